@@ -2,12 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-
-from stampede.errors import WrongUse
-from stampede.foreign import read_text
 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\s*$")
 _CONSEQUENCE = re.compile(r"HaltServer|^SystemExit|^KeyboardInterrupt|^asyncio\.\S*CancelledError|^StopIteration")
@@ -125,14 +121,10 @@ def way_to_compile(said: str) -> str:
 
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)")
 _FRAME = re.compile(r'^[ \t]*File "(?P<path>[^"<\n][^"\n]*)", line \d+, in .*\n[ \t]*(?P<code>.*)', re.MULTILINE)
-_WORKERS = {"ggevent": "gevent", "geventlet": "eventlet", "gtornado": "tornado"}
-"""gunicorn's modules of workers that have another name than their class."""
 _WRAPPER = "/opt/stampede/stampede_own.py"
 """The lab's program that imports the module of the application."""
 _PASSED_OVER = {"__pycache__", "docs", "examples", "node_modules", "site-packages", "test", "tests", "venv"}
 _MOST_FOLDERS = 5000
-_MAKES_APP = re.compile(r"^(application|app|api)\s*(?::[^=\n]*)?=(?!=)", re.MULTILINE)
-_USUAL = ("wsgi", "asgi", "app", "main")
 _PACKAGES = (
     "Name its package in application.packages, or in application.extras the extra of the project that brings it."
 )
@@ -151,20 +143,18 @@ def way_to_module(said: str, folder: Path | None = None) -> str:
     path, code = (frames[-1]["path"], frames[-1]["code"]) if frames else ("", "")
     package = path.partition("/site-packages/")[2]
     if package and re.match(r"(import|from)\s", code):
-        parts = package.removesuffix(".py").split("/")
-        who = f"The package {parts[0]}"
-        if parts[:2] == ["gunicorn", "workers"]:
-            who = f"gunicorn's {_WORKERS.get(parts[-1], parts[-1])} worker"
-        return (f"{who} needs {module}, which application.requirements does not bring. Add its package "
-                f"to your requirements, or only for the lab under application: packages: [{module}], if the package "
-                "has the name of the module.")  # fmt: skip
+        who = package.removesuffix(".py").partition("/")[0]
+        return (f"The package {who} needs {module}, which application.requirements does not bring. Add its package to "
+                f"your requirements, or only for the lab under application: packages: [{module}], if the package has "
+                "the name of the module.")  # fmt: skip
     by_callable = path.endswith(_WRAPPER)
     who = f"The start names {name}" if by_callable else f"The application imports {name}"
-    places = sorted(
-        (place for place, folders, files in _walk(folder)
-         if f"{module}.py" in files or (module in folders and any((folder / place / module).glob("*.py")))),
-        key=lambda place: (len(place.parts), place),
-    ) if folder else []  # fmt: skip
+    places = []
+    for found_in, folders, files in islice(os.walk(folder), _MOST_FOLDERS) if folder else ():
+        folders[:] = sorted(name for name in folders if name not in _PASSED_OVER and not name.startswith("."))
+        if f"{module}.py" in files or (module in folders and any(Path(found_in, module).glob("*.py"))):
+            places.append(Path(found_in).relative_to(folder or ""))
+    places.sort(key=lambda place: (len(place.parts), place))
     if places and places[0].parts:
         place = places[0].as_posix()
         return (f"{who}, which is in {place} of application.folder, but Python looks only in that folder itself. Write "
@@ -174,34 +164,5 @@ def way_to_module(said: str, folder: Path | None = None) -> str:
         return f"{who}, but {module} in application.folder has no such module. Is the file elsewhere, or generated?"
     if by_callable:
         where = "application.folder" if folder else "the image"
-        there = next(iter(_callables(folder)), "") if folder else ""
-        such = f", such as {there}" if there else ""
-        return f"{who}, which {where} does not have. Name a module that is there{such}."
+        return f"{who}, which {where} does not have. Name a module that is there."
     return f"{who.removesuffix(name)}{module}, which application.requirements does not bring. {_PACKAGES}"
-
-
-def _callables(folder: Path) -> list[str]:
-    """Return the applications that modules of a folder make, as ``module:name``, those with usual names first."""
-    found = []
-    for place, _, files in _walk(folder):
-        for file in files:
-            if file.endswith(".py") and len(place.parts) <= 1:
-                with suppress(WrongUse):
-                    if made := _MAKES_APP.search(read_text(folder / place / file)):
-                        found.append(f"{'.'.join((*place.parts, file.removesuffix('.py')))}:{made[1]}")
-
-    def order(name: str) -> tuple[int, int, str]:
-        module = name.partition(":")[0]
-        last = module.rpartition(".")[2]
-        return module.count("."), _USUAL.index(last) if last in _USUAL else len(_USUAL), name
-
-    return sorted(found, key=order)
-
-
-def _walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Yield the folders of an application, seen from its own, with the names of their folders and files."""
-    for count, (place, folders, files) in enumerate(os.walk(folder)):
-        if count >= _MOST_FOLDERS:
-            return
-        folders[:] = sorted(name for name in folders if name not in _PASSED_OVER and not name.startswith("."))
-        yield Path(place).relative_to(folder), folders, files

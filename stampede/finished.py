@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from stampede.interruption import uninterrupted
 from stampede.paths import RESULTS
 from stampede.records.checksums import MANIFEST
 from stampede.records.folder import BadRun, NoTemporaryRoom, read_run
-from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.terminal import report_path
 from stampede.typed import typed
@@ -94,32 +93,18 @@ def reported(folder: Path, results: Path, *, recompute: bool = False) -> Summary
         return derive(folder)
 
 
-@contextmanager
-def results_of(command: str, folder: Path, results: Path) -> Iterator[tuple[Path, Summary]]:
-    """Compute all results of a run without writing into its folder.
-
-    Yield a temporary folder, which has the run's files and requests, and the summary.
-    """
-    from stampede.verification import derived_elsewhere  # noqa: PLC0415
-
-    reading = _disk_errors(f"The results of {folder} cannot be computed", _READABLE, results)
-    with ExitStack() as stack:
-        with run_for(command), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
-            read_run(folder)
-            with reading:
-                found = stack.enter_context(derived_elsewhere(folder))
-        yield found
-
-
 def summary_of(command: str, folder: Path, results: Path) -> Summary:
     """Return the summary of a run. Compute it if its folder has none of this version, without writing there."""
     from stampede.pipeline import stored_summary  # noqa: PLC0415
+    from stampede.verification import derived_elsewhere  # noqa: PLC0415
 
+    reading = _disk_errors(f"The results of {folder} cannot be computed", _READABLE, results)
     with run_for(command):
         if summary := stored_summary(folder):
             return summary
-    with results_of(command, folder, results) as (_, summary):
-        return summary
+        read_run(folder)
+        with uninterrupted(), reading, derived_elsewhere(folder) as (_, summary):
+            return summary
 
 
 def verification_of(folder: Path) -> "Verification":
@@ -152,12 +137,3 @@ def verified(folder: Path, console: Console) -> list[str]:
     derived = word_list(sorted({Path(path).name for path in found.derived}, key=order.index))
     recorded = f"{found.recorded} measured files are" if found.recorded != 1 else "1 measured file is"
     return [f"{recorded} unchanged; {derived} follow from these files.", f"{MANIFEST}: {found.manifest}"]
-
-
-def run_and_variant(command: str, run: str, results: Path) -> tuple[Path, Run, str | None]:
-    """Return the folder and the record of a run that ``RUN`` or ``RUN:VARIANT`` names, and the name of the variant."""
-    from stampede.evaluate.statistics.compare import parse_side  # noqa: PLC0415
-
-    folder, variant = parse_side(run) if run else (latest(results), None)
-    with run_for(command):
-        return folder, read_run(folder), variant

@@ -12,12 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stampede.diagnosis.writing import write_section
-from stampede.evaluate.metrics import bursts, failures, rates, servers, spread, visits
-from stampede.evaluate.metrics.asked import check_names
+from stampede.evaluate.metrics import failures, rates, servers, spread, visits
 from stampede.evaluate.read.trial_data import derive_rows
-from stampede.evaluate.statistics.estimates import Measured, completion_times, measure_cells
+from stampede.evaluate.statistics.estimates import Measured, check_names, completion_times, measure_cells
 from stampede.evaluate.statistics.pooling import pool_cells
-from stampede.evaluate.verdict.conclusion import conclude
+from stampede.evaluate.verdict.claims import conclude
 from stampede.evaluate.verdict.validity import judge_trials, seconds_of_round, several_clocks, unapplied
 from stampede.predict.prediction import predictions_of
 from stampede.records.checksums import DERIVED_FROM, MANIFEST, changed_files, is_derived, sealed
@@ -101,7 +100,6 @@ def derive_summary(run_folder: Path, predictions: PredictedRun = NOTHING) -> Sum
             [*unapplied(trials), *several_clocks(trials)],
             seconds_of_round(trials),
         )
-        waves = list(bursts.wave_rows(rows, run, trusted))
         rate_steps = [*visits.rate_step_rows(rows, trusted), *rates.rate_step_rows(rows, trusted)]
     summary = conclude(
         run,
@@ -109,7 +107,6 @@ def derive_summary(run_folder: Path, predictions: PredictedRun = NOTHING) -> Sum
         predictions,
         workers=list(spread.worker_rows(trusted)),
         counters=list(servers.counter_rows(trials)),
-        waves=waves,
         rate_steps=rate_steps,
         errors=failures.error_rows(trusted),
         clocks=[trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks],

@@ -192,9 +192,7 @@ class Lab:
 
     def _with_results(self, *arguments: str) -> list[str]:
         """Return a command with this lab's results. A run measures each variant once unless the command says more."""
-        if arguments[:1] == ("machines",) and self.machines:
-            return [*arguments, "--machines", self.machines]
-        if not arguments or arguments[0] not in COMMANDS or arguments[0] == "machines":
+        if not arguments or arguments[0] not in COMMANDS:
             return [*arguments]
         once = ["--trials", "1"] if arguments[0] in ("run", "watch") and "--until" not in arguments else []
         options = {option for parameter in COMMANDS[arguments[0]].params for option in parameter.opts}

@@ -18,7 +18,7 @@ from stampede.evaluate.read.observation import Container, Observation, parse
 from stampede.evaluate.read.trial_data import TrialData, derive_rows
 from stampede.evaluate.statistics.estimates import Measured, TrialValues, measure_cells
 from stampede.evaluate.statistics.intervals import Draw
-from stampede.evaluate.verdict import conclusion
+from stampede.evaluate.verdict import claims
 from stampede.evaluate.verdict.validity import judge_trial
 from stampede.records.folder import read_run, trial_folder, trial_folders, write_record
 from stampede.records.run import LoadRecord, Run, VariantRecord
@@ -158,7 +158,7 @@ def conclude(
         if (variant, load, trial.trial) not in {one.key for one in doubtful}
     ]
     measured = Measured([*doubtful, *trusted], cells, times=times, round_s=60 / run.trials)
-    return conclusion.conclude(run, measured)
+    return claims.conclude(run, measured)
 
 
 def page_of(folder: Path, run: Run, summary: Summary) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stampede.service.answers import Followed
-from stampede.service.image import lay_out_programs
+from stampede.service.layer import lay_out_programs
 from tests.conftest import wait_until
 
 _OF_SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "etc", "dev", "proc")

@@ -5,7 +5,7 @@
 # network. A bridge in a network namespace of its own connects the engines. Nothing of this is part of this machine's
 # own network or of its own engine, so the cluster needs no free addresses and no firewall rules here.
 #
-# Usage: tools/engines.sh up COUNT [FOLDER]      make and start engine-1 to engine-COUNT, and repair all faults below
+# Usage: tools/engines.sh up COUNT [FOLDER]      make and start a swarm of engine-1 to engine-COUNT, and repair all faults
 #        tools/engines.sh kill N [FOLDER]        kill engine N with -9; its containers go on without an engine
 #        tools/engines.sh crash N [FOLDER]       end all processes of engine N's machine, as a power cut does
 #        tools/engines.sh pause N [FOLDER]       stop the process of engine N, but not its containers
@@ -188,7 +188,19 @@ check_programs() {
 
 describe_machines() {
     echo "machines:"
-    for n in $engines; do echo "  engine-$n: {context: $cluster-$n, address: $network.$n, role: both}"; done
+    for n in $engines; do echo "  engine-$n: {context: $cluster-$n, role: both}"; done
+}
+
+# Put all engines into one swarm, which the first one manages.
+join() {
+    outside() { [ "$(docker --context "$cluster-$1" info --format "{{.Swarm.LocalNodeState}}")" = inactive ]; }
+    if outside 1; then docker --context "$cluster-1" swarm init --advertise-addr "$network.1" >/dev/null; fi
+    token=$(docker --context "$cluster-1" swarm join-token --quiet worker)
+    for n in $engines; do
+        if outside "$n"; then
+            docker --context "$cluster-$n" swarm join --advertise-addr "$network.$n" --token "$token" "$network.1:2377" >/dev/null
+        fi
+    done
 }
 
 up() {
@@ -206,6 +218,7 @@ up() {
         start_engine "engine-$n"
     done
     for n in $engines; do wait_for_engine "engine-$n"; done
+    join
     describe_machines >"$folder/machines.yaml.part"
     mv "$folder/machines.yaml.part" "$folder/machines.yaml"
     say "All engines up to engine-$count answer. Try: docker --context $cluster-$count info"

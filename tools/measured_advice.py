@@ -21,6 +21,7 @@ import yaml
 from stampede.advise.ranking import best_of, rank
 from stampede.advise.service import Service, tries
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS, Figures
+from stampede.interruption import heed_signals
 from stampede.paths import RESULTS, ROOT
 from stampede.records.plural import plural
 from stampede.report.wording import number
@@ -43,6 +44,7 @@ def main() -> int:
     parser.add_argument("--machine", default="", help="what to say of the machine, such as: two cores, quiet")
     parser.add_argument("loads", nargs="*", metavar="LOAD", help=", ".join(described))
     given = parser.parse_args()
+    heed_signals()
     found: list[dict[str, Any]] = []
     for name in given.loads or described:
         service = Service.model_validate({key: value for key, value in described[name].items() if key != "of"})

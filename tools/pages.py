@@ -9,8 +9,13 @@ from pathlib import Path
 
 from stampede.errors import WrongUse
 from stampede.records.folder import write_whole
-from stampede.reproduce.all import REFERENCE
-from stampede.reproduce.reproduction import Reproduction, read_reproduced, read_reproduction, write_reproduction
+from stampede.reproduce.reproduction import (
+    REFERENCE,
+    Reproduction,
+    read_reproduced,
+    read_reproduction,
+    write_reproduction,
+)
 
 END = "<!-- end -->"
 
@@ -35,7 +40,7 @@ def keep_for_page(folder: Path, reference: Path = REFERENCE) -> Path:
 
     Further tables of the page stay. Raise WrongUse if the experiment has no page with a block for results.
     """
-    own = read_reproduced(folder, folder.parents[1])
+    own = read_reproduced(folder)
     kept = {each.experiment: each for each in read_reproduction(reference).experiments}
     assert own.shown
     before = kept[own.experiment].shown if own.experiment in kept else None

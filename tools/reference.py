@@ -28,8 +28,7 @@ from stampede.paths import CLIENTS, EXPERIMENTS, K6, ROOT
 from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
 from stampede.predict.options import KINDS
-from stampede.reproduce.all import REFERENCE
-from stampede.reproduce.reproduction import Reproduced, read_reproduction
+from stampede.reproduce.reproduction import REFERENCE, Reproduced, read_reproduction
 from stampede.servers.program import GUNICORN, PROGRAMS
 from stampede.service.description import Served, UserService
 from stampede.service.variants import lifting_kinds

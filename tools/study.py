@@ -29,7 +29,7 @@ import numpy as np
 
 from stampede.evaluate.metrics.likely import Times
 from stampede.evaluate.metrics.metric import rows_needed
-from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.evaluate.read.requests import simulated_requests
 from stampede.evaluate.read.rows import opened
 from stampede.evaluate.read.trial_data import RawTrial, derive_raw_trial, read_trial_data
 from stampede.evaluate.statistics.estimates import Cells, Measured, Results, TrialValues, estimate, measure_cells
@@ -220,11 +220,9 @@ def simulated_waits(run: Run, seconds: int) -> Waits:
         system = system_of(variant, load, run.jobs, run.cores)
         place, seed = [each.name for each in system.classes].index("light"), crc32(variant.name.encode())
         for rows in simulate_trials(system, seconds, range(seed, seed + SIMULATED)):
-            trial = SimulatedTrial(variant, load, [], rows)
-            light = trial.answered & (trial.rows.of_class == place)
-            found.setdefault(variant.name, []).append(
-                1000 * (trial.rows.ended - trial.rows.sent - trial.rows.asked)[light]
-            )
+            trial = simulated_requests(load, [], rows)
+            light = trial.answered & (trial.of_class == place)
+            found.setdefault(variant.name, []).append(trial.overhead_ms[light])
     return found
 
 

@@ -9,7 +9,7 @@ from threading import current_thread
 from typing import Any, Callable
 
 from stampede_probe.worker import Worker, guarded, note_route, state, worker
-from stampede_probe.wrap import Asgi, Wsgi, asgi, wsgi
+from stampede_probe.wrap import asgi, wsgi
 
 
 def after(owner: Any, name: str, then: Callable[..., Any]) -> None:
@@ -30,7 +30,8 @@ def after(owner: Any, name: str, then: Callable[..., Any]) -> None:
 
 def _gunicorn(module: Any) -> None:
     def loaded(_result: Any, self: Any, *_: Any) -> None:
-        if serve_gunicorn(self):
+        of_tornado = any(one.__module__.startswith("tornado.") for one in type(self.wsgi).__mro__)  # it is no WSGI
+        if not of_tornado and serve_gunicorn(self):
             self.wsgi = wsgi(self.wsgi)
 
     after(module.Worker, "load_wsgi", loaded)
@@ -39,13 +40,13 @@ def _gunicorn(module: Any) -> None:
 def serve_gunicorn(gunicorn_worker: Any) -> bool:
     """Take a slot for a WSGI worker of gunicorn; False: it is none, and hands the application on."""
     of = {one.__name__ for one in type(gunicorn_worker).__mro__}
-    if "SyncWorker" in of:
-        _serve(1, "sync").server = gunicorn_worker
+    if of & {"SyncWorker", "TornadoWorker"}:  # a handler blocks the loop of Tornado
+        _serve(1, "sync" if "SyncWorker" in of else "tornado").server = gunicorn_worker
     elif "ThreadWorker" in of:
         _serve(gunicorn_worker.cfg.threads, "gthread").server = gunicorn_worker
     elif "AsyncWorker" in of:
         _serve(0, type(gunicorn_worker).__name__, loop=True)
-    return bool(of & {"SyncWorker", "ThreadWorker", "AsyncWorker"})
+    return bool(of & {"SyncWorker", "TornadoWorker", "ThreadWorker", "AsyncWorker"})
 
 
 def _serve(capacity: int, server: str, *, loop: bool = False) -> Worker:
@@ -88,7 +89,7 @@ def _granian(module: Any) -> None:
 def _hypercorn(module: Any) -> None:
     def wrapped(result: Any, *_: Any) -> None:
         state.capacity = (0, "hypercorn")
-        result.app = (Wsgi if type(result).__name__ == "WSGIWrapper" else Asgi)(result.app)
+        result.app = (wsgi if type(result).__name__ == "WSGIWrapper" else asgi)(result.app)
 
     after(module, "wrap_app", wrapped)
 
@@ -120,37 +121,40 @@ HOOKS: dict[str, Callable[[Any], None]] = {
 }
 
 
-def _call_after(loader: Any, hook: Callable[[Any], None]) -> None:
-    execute = loader.exec_module
-
-    def exec_module(module: Any) -> None:
-        execute(module)
-        guarded(hook, module)
-
-    loader.exec_module = exec_module
-
-
 class Finder(MetaPathFinder):
-    """Finds nothing itself: it lets the others find a module, and changes it after it was executed."""
+    """Finds nothing itself: it lets the others find a module, and calls its hook after the module was executed."""
+
+    def __init__(self, hooks: dict[str, Callable[[Any], None]], call: Callable[..., Any] = guarded) -> None:
+        """Remember the hooks of modules; ``call(hook, module)`` calls one."""
+        self.hooks, self.call = hooks, call
+        self.sought: set[str] = set()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Return the spec that the next finders give, with a loader that calls the hook."""
-        hook = HOOKS.get(name)
-        if hook is None:
+        if name not in self.hooks or name in self.sought:  # another finder of this kind asks all others, too
             return None
-        for finder in sys.meta_path:
-            if finder is not self and hasattr(finder, "find_spec"):
-                spec = finder.find_spec(name, path, target)
-                if spec is not None and spec.loader is not None:
-                    _call_after(spec.loader, hook)
-                    return spec
-        return None
+        self.sought.add(name)
+        try:
+            finders = [one for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
+            spec = next(filter(None, (one.find_spec(name, path, target) for one in finders)), None)
+        finally:
+            self.sought.discard(name)
+        loader: Any = getattr(spec, "loader", None)
+        execute = getattr(loader, "exec_module", None)
+        if execute is not None:
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                self.call(self.hooks[name], module)
+
+            loader.exec_module = exec_module
+        return spec
 
 
 def install() -> None:
     """Change the modules that are imported already, and the others when they are imported."""
-    if not any(isinstance(one, Finder) for one in sys.meta_path):
-        sys.meta_path.insert(0, Finder())
+    if not any(isinstance(one, Finder) and one.hooks is HOOKS for one in sys.meta_path):
+        sys.meta_path.insert(0, Finder(HOOKS))
         for name, hook in HOOKS.items():
             if name in sys.modules:
                 hook(sys.modules[name])

@@ -12,7 +12,6 @@ from stampede_probe import shared as layout
 from stampede_probe.shared import Shared, get_text, merged
 from stampede_probe.worker import fault, memory, native, state
 
-ENDPOINT = "STAMPEDE_PROBE_METRICS"
 UNKNOWN = {
     "no_header": layout.NO_HEADER, "no_time": layout.MISTOLD, "clock_ahead": layout.AHEAD,
     "too_long_ago": layout.NO_RING,
@@ -28,9 +27,9 @@ def snapshot(shared: Shared | None = None) -> dict[str, Any]:
     if state.worker is not None:
         state.worker.judge_all()
     for _ in range(5):
-        before = shared.q[layout.H_BANK], shared.q[layout.H_CLAIMS]
+        moves = shared.q[layout.H_MOVES]
         found = _read(shared)
-        if before == (shared.q[layout.H_BANK], shared.q[layout.H_CLAIMS]):
+        if moves % 2 == 0 and moves == shared.q[layout.H_MOVES]:
             break
     return found
 
@@ -51,12 +50,10 @@ def _read(shared: Shared) -> dict[str, Any]:
                 kept[key] += (d if word in layout.ROUTE_S else q)[at + word]
             for key, word in histograms.items():
                 kept[key] = [one + two for one, two in zip(kept[key], q[word : word + layout.COUNTS])]
-    minute = [0, 0, 0]
-    for base in shared.slots():
-        for at in range(base + layout.MINUTE, base + layout.PLACE_AT, layout.SECOND_WORDS):
-            if now - 60 < q[at] <= now:
-                minute = [have + q[at + 1 + place] for place, have in enumerate(minute)]
-    known, waited, avoidable = minute
+    seconds = [q[at + 1 : at + 4] for base in shared.slots()
+               for at in range(base + layout.MINUTE, base + layout.PLACE_AT, layout.SECOND_WORDS)
+               if now - 60 < q[at] <= now]  # fmt: skip
+    known, waited, avoidable = (sum(second[place] for second in seconds) for place in range(3))
     threads = [one for one in workers if one["threads"]]
     return {
         "time": time.time(),
@@ -117,30 +114,25 @@ def _worker(shared: Shared, base: int, now: float) -> dict[str, Any]:
     }
 
 
-def metrics(shared: Shared | None = None, *, openmetrics: bool = False) -> str:  # noqa: PLR0915  # a line for each family
-    """Return the counts of all workers as text for Prometheus, or in the format OpenMetrics."""
+def metrics(shared: Shared | None = None) -> str:
+    """Return the counts of all workers as text for Prometheus."""
     found = snapshot(shared)
     minute, notes, routes = found["minute"], found["notes"], found["routes"]
     lines: list[str] = []
 
     def family(name: str, kind: str, says: str, samples: list[tuple[str, dict[str, Any], float]]) -> None:
         if samples:
-            base = f"stampede_{name}"
-            typed = base + "_total" if kind == "counter" and not openmetrics else base
-            lines.extend([f"# HELP {typed} {says}", f"# TYPE {typed} {kind}"])
+            name = f"stampede_{name}{'_total' if kind == 'counter' else ''}"
+            lines.extend([f"# HELP {name} {says}", f"# TYPE {name} {kind}"])
             for suffix, labels, value in samples:
                 inside = ",".join(f'{key}="{_escape(str(one))}"' for key, one in labels.items())
-                end = "_total" if kind == "counter" else suffix
-                lines.append(f"{base}{end}{'{' + inside + '}' if inside else ''} {value:.10g}")
+                lines.append(f"{name}{suffix}{'{' + inside + '}' if inside else ''} {value:.10g}")
 
     def one(name: str, value: float | None, says: str, kind: str = "gauge") -> None:
         family(name, kind, says, [] if value is None else [("", {}, value)])
 
     def by(label: str, name: str, values: dict[Any, float], says: str, kind: str = "counter") -> None:
         family(name, kind, says, [("", {label: of}, value) for of, value in values.items()])
-
-    def by_route(name: str, key: str, says: str) -> None:
-        by("route", name, {route: of[key] for route, of in routes.items()}, says)
 
     def histogram(name: str, says: str, counts: str, total: str) -> None:
         samples: list[tuple[str, dict[str, Any], float]] = []
@@ -162,9 +154,11 @@ def metrics(shared: Shared | None = None, *, openmetrics: bool = False) -> str: 
     one("utilization_ratio", busy / threads if threads else None, "Busy threads, divided by threads.")
     one("waited_share", minute["waited_share"], f"{share} for more than 50 ms.")
     one("avoidable_wait_share", minute["avoidable_share"], f"{share} avoidably for more than 50 ms.")
-    by_route("requests", "requests", "Requests that ended.")
-    by_route("work_seconds", "work_s", "Time at work on requests.")
-    by_route("avoidable_waits", "avoidable", "Requests that waited avoidably for more than 50 ms.")
+    for name, key, says in (
+        ("requests", "requests", "Requests that ended."), ("work_seconds", "work_s", "Time at work on requests."),
+        ("avoidable_waits", "avoidable", "Requests that waited avoidably for more than 50 ms."),
+    ):  # fmt: skip
+        by("route", name, {route: of[key] for route, of in routes.items()}, says)
     histogram("queueing_delay_seconds", "Time from X-Request-Start to the beginning of the work.", "delays", "delay_s")
     says = "The part in which only other workers had a free thread."
     histogram("avoidable_wait_seconds", says, "avoidables", "avoidable_s")
@@ -175,14 +169,12 @@ def metrics(shared: Shared | None = None, *, openmetrics: bool = False) -> str: 
     one("loop_held_seconds", found["held_s"], "Time in which an event loop or hub did not go on.", "counter")
     full = notes.get("pool full", {})
     by("pool", "pool_full_seconds", full, "Time in which calls waited for a thread of a full pool.")
-    stacks = [
-        ("", dict(zip(("kind", "route", "at"), name.split("|", 2))), value)
-        for name, value in notes.get("stacks", {}).items()
-    ]
+    stacks = [("", dict(zip(("kind", "route", "at"), name.split("|", 2))), value)
+              for name, value in notes.get("stacks", {}).items()]  # fmt: skip
     family("stack_seconds", "counter", "Time of long requests and held loops, by line of code.", stacks)
     one("gc_pause_seconds", found["collector"]["paused_s"], "Pauses of the garbage collector.", "counter")
     one("probe_faults", found["faults"], "Faults of the probe, which turned itself off.", "counter")
-    return "\n".join([*lines, *(["# EOF"] if openmetrics else []), ""])
+    return "\n".join([*lines, ""])
 
 
 def _escape(text: str) -> str:
@@ -190,27 +182,23 @@ def _escape(text: str) -> str:
 
 
 class Endpoint:
-    """A port of the loopback, or a Unix socket, that whichever worker gets it first serves."""
+    """A port of the loopback that whichever worker gets it first serves."""
 
     def __init__(self, shared: Shared) -> None:
-        """Read where to listen: a port, or a path."""
-        self._where, self._shared = os.environ.get(ENDPOINT, ""), shared
+        """Read where to listen."""
+        self._port, self._shared = int(os.environ.get("STAMPEDE_PROBE_METRICS") or 0), shared
         self._socket: Any = None
 
     def take(self) -> None:
         """Serve if nobody does; called once a second."""
-        if not self._where or self._socket is not None:
+        if not self._port or self._socket is not None:
             return
         import _socket  # below what gevent and eventlet replace
 
-        path = self._where if "/" in self._where else ""
-        one = _socket.socket(_socket.AF_UNIX if path else _socket.AF_INET, _socket.SOCK_STREAM)
+        one = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
         try:
-            if path:
-                self._bind_path(_socket, one, path)
-            else:
-                one.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
-                one.bind(("127.0.0.1", int(self._where.rpartition(":")[2])))
+            one.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", self._port))
             one.listen(16)
         except OSError:
             one.close()
@@ -218,21 +206,8 @@ class Endpoint:
         self._socket = one
         native("_thread", "start_new_thread")(self._serve, ())
 
-    def _bind_path(self, library: Any, one: Any, path: str) -> None:
-        with self._shared.locked():
-            other = library.socket(library.AF_UNIX, library.SOCK_STREAM)
-            try:
-                other.connect(path)
-            except ConnectionRefusedError:
-                os.unlink(path)  # whoever served it has died
-            except OSError:
-                pass
-            finally:
-                other.close()
-            one.bind(path)
-            os.chmod(path, 0o600)
-
     def _serve(self) -> None:
+        import _socket
         import struct
 
         second = struct.pack("ll", 1, 0)
@@ -242,8 +217,6 @@ class Endpoint:
             except OSError:
                 return
             try:
-                import _socket
-
                 one = _socket.socket(fileno=descriptor)
                 one.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, second)
                 one.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, second)
@@ -257,15 +230,11 @@ class Endpoint:
 
 def answer(asked: bytes, shared: Shared) -> bytes:
     """Return the whole answer to an HTTP request for ``/metrics`` or ``/snapshot``."""
-    head, _, rest = asked.partition(b"\r\n")
-    method, _, path = head.partition(b" ")
+    method, _, path = asked.partition(b"\r\n")[0].partition(b" ")
     path = path.split(b" ")[0].split(b"?")[0]
     status, kind, body = "404 Not Found", "text/plain", "Ask for /metrics or /snapshot.\n"
     if path == b"/metrics":
-        openmetrics = b"application/openmetrics-text" in rest
-        kind = "application/openmetrics-text; version=1.0.0" if openmetrics else "text/plain; version=0.0.4"
-        kind += "; charset=utf-8"
-        status, body = "200 OK", metrics(shared, openmetrics=openmetrics)
+        status, kind, body = "200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics(shared)
     elif path == b"/snapshot":
         status, kind, body = "200 OK", "application/json", json.dumps(snapshot(shared)) + "\n"
     data = body.encode()

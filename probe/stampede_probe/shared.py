@@ -2,8 +2,8 @@
 
 The file starts with a header, followed by a slot for each worker. All fields are words of eight bytes, and each field
 has one writer: the process that claimed the slot, or whoever holds the lock of the file. A worker that dies in the
-middle of a write therefore leaves at most its own last request behind. Slots 0 and 1 are banks: they hold the sums of
-workers that have ended. A new sum is written into the bank that nobody reads, and then the header names this bank.
+middle of a write therefore leaves at most its own last request behind. Slot 0 holds the sums of workers whose slot
+another worker has taken since they ended.
 """
 
 from __future__ import annotations
@@ -15,34 +15,29 @@ import os
 import stat
 import struct
 import time
+from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Iterator
 
 WORDS = 8
 PAGE = 4096
-MAGIC, VERSION = int.from_bytes(b"stampede", "little"), 1
+MAGIC, VERSION = int.from_bytes(b"stampede", "little"), 2
 WORKERS = 190
-"""Slots for workers; as many as the tables of the header have room for."""
+"""Slots for workers."""
 PLACES, RING, ROUTES, SECONDS, NOTES_BYTES = 64, 4096, 64, 64, 16384
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 COUNTS = len(BUCKETS_S) + 1
 PREFIX = "stampede-probe-"
 
-H_MAGIC, H_VERSION, H_CREATED, H_USED, H_CLAIMS, H_BANK, H_CREATOR, H_CREATOR_STARTED = range(8)
-H_FOLDED = 64
-"""For each bank and slot: the claim of this slot whose counts are in the bank."""
+H_MAGIC, H_VERSION, H_CREATED, H_USED, H_CLAIMS, H_MOVES, H_CREATOR, H_CREATOR_STARTED = range(8)
+"""``H_MOVES`` is odd while the counts of a slot move to slot 0."""
 
 # Words of a slot.
 PID, STARTED, CLAIM, SINCE, UNTIL, SEEN, CAPACITY, WITHOUT_PLACE, HELD_SINCE, HEAD, ROUTE_COUNT = range(11)
 NOTES_SEQUENCE, NOTES_LENGTH, SERVER, _, LOOP = range(11, 16)
 NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD = range(17, 23)
 HELD_S, COLLECTED_S, AHEAD_S, COLLECTED_MAX_S = range(23, 27)
-SUMMED, SUMMED_S, LONGEST_S = (
-    (NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD),
-    (HELD_S, COLLECTED_S),
-    (AHEAD_S, COLLECTED_MAX_S),
-)
 MINUTE = 32
 SECOND_WORDS = 4  # second, requests, waits of more than 50 ms, avoidable waits of more than 50 ms
 PLACE_AT = MINUTE + SECONDS * SECOND_WORDS
@@ -64,26 +59,28 @@ RING_AT = ROUTE_AT + ROUTES * ROUTE_WORDS
 NOTES_AT = RING_AT + RING
 SLOT_BYTES = -(-(NOTES_AT * WORDS + NOTES_BYTES) // PAGE) * PAGE
 SLOT_WORDS = SLOT_BYTES // WORDS
-FILE_BYTES = PAGE + (WORKERS + 2) * SLOT_BYTES
+FILE_BYTES = PAGE + (WORKERS + 1) * SLOT_BYTES
 UNMATCHED, OTHER = "(unmatched)", "(other)"
 
 
 class Shared:
     """A mapping of the file, and what can be done with it."""
 
-    def __init__(self, descriptor: int, path: str) -> None:
-        """Map a file that has a header, or memory of this process alone if the descriptor is -1."""
+    def __init__(self, descriptor: int, path: str, *, is_new: bool = False) -> None:
+        """Map a file, or memory of this process alone if the descriptor is -1."""
         self.descriptor, self.path = descriptor, path
         self.memory = mmap.mmap(descriptor, FILE_BYTES)
         view = memoryview(self.memory)
         self.q, self.d = view.cast("Q"), view.cast("d")
         self.bytes = view
-        if descriptor < 0:
-            self._head()
+        if is_new or descriptor < 0:
+            self.q[H_CREATOR], self.q[H_CREATOR_STARTED] = os.getpid(), started(os.getpid())
+            self.d[H_CREATED], self.q[H_VERSION] = time.time(), VERSION
+            self.q[H_MAGIC] = MAGIC
 
     @classmethod
     def create(cls, name: str = "") -> Shared:
-        """Make the file where there is room: /dev/shm, the temporary folder, nowhere (a memfd), else private memory."""
+        """Make the file where there is room: /dev/shm or a temporary folder; else memory of this process alone."""
         name = f"{PREFIX}{name or os.urandom(6).hex()}"
         for folder in filter(None, _folders()):
             path = str(Path(folder, name))
@@ -96,32 +93,13 @@ class Shared:
             except OSError:
                 continue
             try:
-                return cls._made(descriptor, path)
+                os.ftruncate(descriptor, FILE_BYTES)
+                _fill(descriptor, PAGE + SLOT_BYTES, 0)
+                return cls(descriptor, path, is_new=True)
             except OSError:  # the folder is full
                 os.close(descriptor)
                 os.unlink(path)
-        try:
-            descriptor = os.memfd_create(name)
-            return cls._made(descriptor, f"/proc/{os.getpid()}/fd/{descriptor}")
-        except (OSError, AttributeError):
-            return cls(-1, "")
-
-    @classmethod
-    def _made(cls, descriptor: int, path: str) -> Shared:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX)
-        try:
-            os.ftruncate(descriptor, FILE_BYTES)
-            _fill(descriptor, PAGE + 2 * SLOT_BYTES, 0)
-            shared = cls(descriptor, path)
-            shared._head()
-        finally:
-            fcntl.lockf(descriptor, fcntl.LOCK_UN)
-        return shared
-
-    def _head(self) -> None:
-        self.q[H_CREATOR], self.q[H_CREATOR_STARTED] = os.getpid(), started(os.getpid())
-        self.d[H_CREATED], self.q[H_VERSION] = time.time(), VERSION
-        self.q[H_MAGIC] = MAGIC
+        return cls(-1, "")
 
     @classmethod
     def open(cls, path: str, *, patience_s: float = 2.0) -> Shared:
@@ -130,30 +108,26 @@ class Shared:
         Raises:
             OSError: if it is not there, belongs to another user, or is of another version.
         """
-        flags = os.O_CLOEXEC if path.startswith("/proc/") else os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(path, os.O_RDWR | flags)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or (about.st_uid not in (os.geteuid(), 0) and os.geteuid()):
-                raise PermissionError(  # noqa: TRY301  # the file is closed below
-                    f"{path} belongs to somebody else."
-                )
+                raise PermissionError(f"{path} belongs to somebody else.")  # noqa: TRY301  # the file is closed below
             until = time.monotonic() + patience_s
             while True:
                 head = os.pread(descriptor, 2 * WORDS, 0)
                 if len(head) == 2 * WORDS and struct.unpack("<2Q", head) == (MAGIC, VERSION):
-                    break
+                    return cls(descriptor, path)
                 if time.monotonic() > until:  # who makes it needs a moment
                     raise OSError(f"{path} is no file of this version of stampede-probe.")  # noqa: TRY301  # the same
                 time.sleep(0.01)
-            return cls(descriptor, path)
         except BaseException:
             os.close(descriptor)
             raise
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep all other processes from claiming and folding. The kernel ends the lock of a process that dies."""
+        """Keep all other processes from claiming a slot. The kernel ends the lock of a process that dies."""
         if self.descriptor >= 0:
             fcntl.lockf(self.descriptor, fcntl.LOCK_EX)
         try:
@@ -164,7 +138,11 @@ class Shared:
 
     def slots(self) -> range:
         """Return the first word of each slot that was ever claimed."""
-        return range(base_of(2), base_of(2 + min(self.q[H_USED], WORKERS)), SLOT_WORDS)
+        return range(base_of(1), base_of(1 + min(self.q[H_USED], WORKERS)), SLOT_WORDS)
+
+    def sums(self) -> list[int]:
+        """Return the slots whose counts make up the sums of the server, each worker once."""
+        return [base_of(0), *(base for base in self.slots() if self.q[base + CLAIM])]
 
     def is_live(self, base: int) -> bool:
         """Whether the worker of a slot is still there; cheap enough to be asked at the beginning of a request."""
@@ -189,21 +167,24 @@ class Shared:
             OSError: if there is no room for another slot.
         """
         with self.locked():
-            self.reap()
-            folded = H_FOLDED + self.q[H_BANK] * WORKERS
-            ended = [base for base in self.slots() if self.d[base + UNTIL] or not self.q[base + CLAIM]]
-            free = [one for one in ended if self.q[one + CLAIM] in (0, self.q[folded + place_of(one) - 2])]
-            if free:
-                base = min(free, key=lambda one: self.d[one + UNTIL])
+            ended = [base for base in self.slots() if not (self.q[base + CLAIM] and self.is_same(base))]
+            for base in ended:  # who was killed has not said when
+                self.d[base + UNTIL] = self.d[base + UNTIL] or self.d[base + SEEN]
+            if ended:
+                base = min(ended, key=lambda one: self.d[one + UNTIL])
+                self.q[H_MOVES] |= 1
+                if self.q[base + CLAIM]:
+                    self._add(base)
+                self.q[base + CLAIM] = 0
+                self.bytes[base * WORDS : base * WORDS + SLOT_BYTES] = bytes(SLOT_BYTES)
+                self.q[H_MOVES] += 1
             elif self.q[H_USED] < WORKERS:
-                base = base_of(2 + self.q[H_USED])
+                base = base_of(1 + self.q[H_USED])
                 if self.descriptor >= 0:
                     _fill(self.descriptor, SLOT_BYTES, base * WORDS)
                 self.q[H_USED] += 1
             else:
                 return None
-            self.q[base + CLAIM] = 0
-            self.bytes[base * WORDS : base * WORDS + SLOT_BYTES] = bytes(SLOT_BYTES)
             self.q[H_CLAIMS] += 1
             self.q[base + STARTED], self.q[base + CAPACITY] = max(0, started(os.getpid())), capacity
             self.q[base + LOOP] = int(loop)
@@ -217,7 +198,7 @@ class Shared:
 
     def add_route(self, base: int, name: str) -> int:
         """Give a slot another route, and return its number; that of all other routes if there is no room."""
-        count: int = self.q[base + ROUTE_COUNT]
+        count = self.q[base + ROUTE_COUNT]
         if count >= ROUTES:
             return 1
         put_text(self.bytes, base + ROUTE_AT + count * ROUTE_WORDS, NAME_WORDS, name)
@@ -229,47 +210,20 @@ class Shared:
         count = min(self.q[base + ROUTE_COUNT], ROUTES)
         return [get_text(self.bytes, base + ROUTE_AT + one * ROUTE_WORDS, NAME_WORDS) for one in range(count)]
 
-    def reap(self) -> None:
-        """Add the counts of workers that have ended to the sums. The lock must be held."""
-        bank = self.q[H_BANK] & 1
-        folded = H_FOLDED + bank * WORKERS
-        ended = []
-        for base in self.slots():
-            claim = self.q[base + CLAIM]
-            if claim and not self.d[base + UNTIL] and not self.is_same(base):
-                head = self.q[base + HEAD]
-                last = self.d[base + RING_AT + (head - 1) % RING] if head else 0.0
-                self.d[base + UNTIL] = max(self.d[base + SEEN], last)
-            if claim and self.d[base + UNTIL] and self.q[folded + place_of(base) - 2] != claim:
-                ended.append(base)
-        if not ended:
-            return
-        old, new = base_of(bank), base_of(1 - bank)
-        self.bytes[new * WORDS : new * WORDS + SLOT_BYTES] = self.bytes[old * WORDS : old * WORDS + SLOT_BYTES]
-        mine = H_FOLDED + (1 - bank) * WORKERS
-        self.q[mine : mine + WORKERS] = self.q[folded : folded + WORKERS]
-        for base in ended:
-            self._add(new, base)
-            self.q[mine + place_of(base) - 2] = self.q[base + CLAIM]
-        self.q[H_BANK] = 1 - bank
-
-    def _add(self, to: int, base: int) -> None:
-        q, d = self.q, self.d
-        for word in SUMMED:
+    def _add(self, base: int) -> None:
+        """Add the counts of a worker that has ended to the sums in slot 0."""
+        q, d, to = self.q, self.d, base_of(0)
+        for word in (NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD):
             q[to + word] += q[base + word]
-        for word in SUMMED_S:
+        for word in (HELD_S, COLLECTED_S):
             d[to + word] += d[base + word]
-        for word in LONGEST_S:
+        for word in (AHEAD_S, COLLECTED_MAX_S):
             d[to + word] = max(d[to + word], d[base + word])
         for name in (UNMATCHED, OTHER) if not q[to + ROUTE_COUNT] else ():
             self.add_route(to, name)
         known = self.routes(to)
         for number, name in enumerate(self.routes(base)):
-            if name not in known:
-                known.append(name)
-                place = self.add_route(to, name)
-            else:
-                place = known.index(name) if known.index(name) < ROUTES else 1
+            place = known.index(name) if name in known else self.add_route(to, name)
             source, target = (one + ROUTE_AT + at * ROUTE_WORDS for one, at in ((base, number), (to, place)))
             for word in range(NAME_WORDS, ROUTE_WORDS):
                 if word in ROUTE_S:
@@ -311,104 +265,45 @@ class Shared:
             time.sleep(0.001)
         return {}
 
-    def sums(self) -> list[int]:
-        """Return the slots whose counts make up the sums of the server, each worker once."""
-        bank = self.q[H_BANK] & 1
-        folded = H_FOLDED + bank * WORKERS
-        return [base_of(bank)] + [
-            base for base in self.slots()
-            if self.q[base + CLAIM] and self.q[folded + place_of(base) - 2] != self.q[base + CLAIM]
-        ]  # fmt: skip
-
     def turns(self, base: int, from_s: float, to_s: float) -> tuple[bool, list[float]] | None:
         """Return whether a worker was full at a time, and when this changed until another; None if no longer known."""
-        head: int = self.q[base + HEAD]
-        d: Any = self.d
-        ring, oldest = base + RING_AT, max(0, head - RING)
-        if not head or d[ring + (head - 1) % RING] <= from_s:
-            return head % 2 == 1, []
-        low, high, step = head, head, 1
-        while low > oldest and d[ring + (low - 1) % RING] > from_s:  # mostly only the last turns matter
-            low, high, step = max(oldest, low - step), low - 1, 2 * step
-        while low < high:
-            middle = (low + high) // 2
-            if d[ring + middle % RING] > from_s:
-                high = middle
-            else:
-                low = middle + 1
-        at, end = low % RING, head % RING
-        if low == head:
-            times = []
-        elif at < end:
-            times = d[ring + at : ring + end].tolist()
-        else:
-            times = d[ring + at : ring + RING].tolist() + d[ring : ring + end].tolist()
-        if (low == oldest and oldest) or self.q[base + HEAD] - RING >= low > 0:
+        head = self.q[base + HEAD]
+        ring, at = base + RING_AT, base + RING_AT + head % RING  # the oldest of all turns, or none, is at this word
+        parts = [self.d[at : ring + RING], self.d[ring:at]] if head >= RING else [self.d[ring:at]]
+        times = [when for part in parts for when in part[bisect_right(part, from_s) :]]
+        before = head - len(times)
+        if 0 < before <= self.q[base + HEAD] - RING:
             return None
-        while times and times[-1] >= to_s:
-            times.pop()
-        return low % 2 == 1, times
+        return before % 2 == 1, times[: bisect_left(times, to_s)]
 
-    def avoidable(self, own: int, from_s: float, to_s: float) -> float | None:  # noqa: PLR0912  # one sweep
+    def avoidable(self, own: int, from_s: float, to_s: float) -> float | None:
         """Return for how long in a time the own worker was full while another worker was not; None if unknown."""
-        known = self.turns(own, from_s, to_s) if self.q[H_USED] > 1 else (False, [])
-        if known is None:
-            return None
-        full, times = known
-        if not full and not times:
-            return 0.0
-        whole = _full_s(full, times, from_s, to_s)
         q, d = self.q, self.d
-        level, events = int(full), _events(full, times)
-        others = 0
-        for base in self.slots():
-            if base == own or not q[base + CLAIM]:
-                continue
-            since, until = d[base + SINCE], d[base + UNTIL]
-            if since >= to_s or (until and until <= from_s):
-                continue
-            if not until and not self.is_live(base):
-                until = d[base + SEEN]
-            start, end = max(since, from_s), min(until or to_s, to_s)
-            if start >= end:
-                continue
-            known = self.turns(base, start, end)
+        events: list[tuple[float, bool, int]] = []
+        whole_s = 0.0
+        for base in (own, *(base for base in self.slots() if base != own and q[base + CLAIM])):
+            is_own, start, end = base == own, from_s, to_s
+            if not is_own:  # who is not there has no free thread
+                until = d[base + UNTIL] or (to_s if self.is_live(base) else d[base + SEEN])
+                start, end = max(d[base + SINCE], from_s), min(until, to_s)
+            known = self.turns(base, start, end) if start < end else (True, [])
             if known is None:
                 return None
             full, times = known
-            if not full and not times and start == from_s and end == to_s:
-                return whole
-            others += 1
-            level += full or start > from_s  # who is not there has no free thread
-            if start > from_s and not full:
-                events.append((start, -1))
-            events += _events(full, times)
-            if end < to_s and full == bool(len(times) % 2):
-                events.append((end, 1))
-        if not others:
-            return 0.0
-        events.sort()
-        all_full, since = 0.0, from_s
-        for when, change in events:
-            if level > others:
-                all_full += when - since
-            level, since = level + change, when
-        if level > others:
-            all_full += to_s - since
-        return max(0.0, whole - all_full)
-
-
-def _events(full: bool, times: list[float]) -> list[tuple[float, int]]:
-    """Return when a worker becomes full (1), and when it no longer is (-1)."""
-    signs = (-1, 1) if full else (1, -1)
-    return list(zip(times, signs * (len(times) // 2 + 1)))
-
-
-def _full_s(full: bool, times: list[float], from_s: float, to_s: float) -> float:
-    """Return for how long a worker was full, which it was or was not at the beginning, and changed at times."""
-    bounds = [from_s, *times] if full else times
-    bounds = [*bounds, to_s] if len(bounds) % 2 else bounds
-    return sum(bounds[1::2]) - sum(bounds[::2])
+            bounds = [start, *times] if full == is_own else times  # the own worker while full, the others while not
+            bounds = [*bounds, end] if len(bounds) % 2 else bounds
+            if is_own:
+                whole_s = sum(bounds[1::2]) - sum(bounds[::2])
+                if not whole_s:
+                    return 0.0
+            elif bounds == [from_s, to_s]:
+                return whole_s
+            events += [(when, is_own, -1 if place % 2 else 1) for place, when in enumerate(bounds)]
+        avoidable_s, is_full, free, since = 0.0, 0, 0, from_s
+        for when, is_own, change in sorted(events):
+            avoidable_s += when - since if is_full and free else 0.0
+            is_full, free, since = is_full + change * is_own, free + change * (not is_own), when
+        return avoidable_s
 
 
 def _fill(descriptor: int, size: int, at: int) -> None:
@@ -423,8 +318,8 @@ def merged(several: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, fl
     found: dict[str, dict[str, float]] = {}
     for notes in several:
         for kind, of in notes.items():
+            kept = found.setdefault(kind, {})
             for name, value in of.items():
-                kept = found.setdefault(kind, {})
                 kept[name] = kept.get(name, 0.0) + value
     return found
 
@@ -434,18 +329,13 @@ def base_of(place: int) -> int:
     return PAGE // WORDS + place * SLOT_WORDS
 
 
-def place_of(base: int) -> int:
-    """Return the number of the slot with this first word."""
-    return (base - PAGE // WORDS) // SLOT_WORDS
-
-
-def put_text(view: Any, word: int, words: int, text: str) -> None:
+def put_text(view: memoryview, word: int, words: int, text: str) -> None:
     """Write a text into a field of so many words; what is too long loses its end."""
     data = text.encode("utf-8", "replace")[: words * WORDS]
     view[word * WORDS : (word + words) * WORDS] = data.ljust(words * WORDS, b"\0")
 
 
-def get_text(view: Any, word: int, words: int) -> str:
+def get_text(view: memoryview, word: int, words: int) -> str:
     """Return the text of a field of so many words."""
     return bytes(view[word * WORDS : (word + words) * WORDS]).rstrip(b"\0").decode("utf-8", "ignore")
 
@@ -469,23 +359,14 @@ def _folders() -> list[str]:
 def find() -> list[str]:
     """Return the files of servers that run here, and remove files whose server has gone."""
     found = []
-    for folder in filter(None, _folders()):
-        for path in sorted(Path(folder).glob(PREFIX + "*")):
-            try:
-                shared = Shared.open(str(path), patience_s=0)
-            except OSError:
-                continue
-            if is_running(shared):
+    for path in (path for folder in filter(None, _folders()) for path in sorted(Path(folder).glob(PREFIX + "*"))):
+        try:
+            shared = Shared.open(str(path), patience_s=0)
+            creator = started(shared.q[H_CREATOR])
+            if creator in (shared.q[H_CREATOR_STARTED], -1) or any(map(shared.is_same, shared.slots())):
                 found.append(str(path))
             elif time.time() - shared.d[H_CREATED] > 60:
-                try:
-                    path.unlink()
-                except OSError:
-                    pass
+                path.unlink()
+        except OSError:
+            continue
     return found
-
-
-def is_running(shared: Shared) -> bool:
-    """Whether the process that made the file, or one of its workers, is there."""
-    creator = started(shared.q[H_CREATOR])
-    return creator in (shared.q[H_CREATOR_STARTED], -1) or any(shared.is_same(base) for base in shared.slots())

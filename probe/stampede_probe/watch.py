@@ -129,8 +129,11 @@ class Watcher:
         self._folders: tuple[str, ...] = ()
         self._sleep: Callable[[float], None] = native("time", "sleep")
         gc.callbacks.append(self._collected)
-        if worker.loop:
-            self._watch_hub()
+        hubs = (sys.modules.get(library) for library in ("gevent", "eventlet"))
+        hub: Any = next(filter(None, hubs), None) if worker.loop else None
+        if hub is not None:
+            self._start_ticking()
+            hub.spawn(self._tick_of_hub, hub.sleep)
         native("_thread", "start_new_thread")(self._run, ())
 
     # The loop's side: called in the thread of the loop.
@@ -141,15 +144,6 @@ class Watcher:
         self.loop = loop
         self._start_ticking()
         self._tick_of_loop()
-
-    def _watch_hub(self) -> None:
-        for library in ("gevent", "eventlet"):
-            module = sys.modules.get(library)
-            if module is not None:
-                self._start_ticking()
-                spawn = getattr(module, "spawn")  # noqa: B009
-                spawn(self._tick_of_hub, getattr(module, "sleep"))  # noqa: B009
-                return
 
     def _start_ticking(self) -> None:
         self._loop_thread, self._loop_native = get_ident(), threading.get_native_id()
@@ -440,7 +434,8 @@ class Watcher:
             if path.startswith(_OWN) or (path == _SCRIPT and not path.endswith(".py")):
                 name = ""
             elif library:
-                name = f"{_module(path)}.{name}"
+                short = path[8:-1] if path.startswith("<frozen ") else os.path.splitext(_short(path))[0]
+                name = f"{short.replace(os.sep, '.').replace('.__init__', '')}.{name}"
             known = self._codes[code] = (not library and bool(name), name)
         return known
 
@@ -648,12 +643,6 @@ def _called(code: CodeType, instruction: int) -> str:
 
 
 _texts: dict[tuple[CodeType, int], str] = {}
-
-
-def _module(path: str) -> str:
-    if path.startswith("<frozen "):
-        return path[8:-1]
-    return os.path.splitext(_short(path))[0].replace(os.sep, ".").replace(".__init__", "")
 
 
 def _short(path: str) -> str:

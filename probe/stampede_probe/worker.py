@@ -32,7 +32,6 @@ from stampede_probe.shared import (
 
 # isort: on
 
-FILE, SERVER_PROCESS = "STAMPEDE_PROBE_FILE", "STAMPEDE_PROBE_SERVER"
 COUNTS_S = 0.05
 """A wait counts if it is longer than this, as in the lab."""
 CLOCK_S, STEP_S, LONGEST_S, NEVER = 0.002, 0.001, 3600.0, float("inf")
@@ -197,7 +196,9 @@ class Worker:
                 request.route = route_of(request)
             with self.lock:
                 if self.server is not None and not self.server.alive:
-                    self._close_door(now)
+                    if not self.head % 2:  # as after max_requests: none of its threads is free
+                        self._turn(now)
+                    self.server, self.capacity = None, -1
                 elif len(self.at_work) == self.capacity and not self.held_since:
                     self._turn(now)
                 del self.at_work[request.key]
@@ -300,12 +301,6 @@ class Worker:
         self.d[self.base + RING_AT + head % RING] = now
         self.q[self.base + HEAD] = self.head = head + 1
         self.free_since = now if head % 2 else NEVER
-
-    def _close_door(self, now: float) -> None:
-        """Note that the worker takes no more requests, as after ``max_requests``: none of its threads is free."""
-        if not self.head % 2:
-            self._turn(now)
-        self.server, self.capacity = None, -1
 
     def hold(self, since: float) -> None:
         """Note that the event loop has not gone on since a time; the worker is full from then on."""
@@ -502,13 +497,20 @@ def memory() -> Shared:
     share a file that is named after the parent; any other process has a file of its own.
     """
     if state.memory is None:
-        path = os.environ.get(FILE, "")
+        path, process, space = os.environ.get("STAMPEDE_PROBE_FILE", ""), os.getpid(), "0"
         try:
-            state.memory = Shared.open(path) if path else Shared.create(_name())
+            if os.readlink(f"/proc/{os.getppid()}/exe") == os.readlink("/proc/self/exe"):
+                process = os.getppid()
+            space = os.readlink("/proc/self/ns/pid")[5:-1]
+        except OSError:
+            pass
+        name = f"{os.getuid()}-{process}-{layout.started(process)}-{space}"
+        try:
+            state.memory = Shared.open(path) if path else Shared.create(name)
         except OSError as error:
             _say(f"{error}; this process counts for itself alone")
             state.memory = Shared(-1, "")
-        if state.memory.descriptor < 0 or state.memory.path.startswith("/proc/"):
+        if state.memory.descriptor < 0:
             _say(
                 "no folder for shared memory has room, so only workers that are forked from one process see each other"
             )
@@ -528,17 +530,6 @@ def keep_file() -> None:
 
     state.remove_file = end
     atexit.register(end)
-
-
-def _name() -> str:
-    process = os.getpid()
-    try:
-        if os.readlink(f"/proc/{os.getppid()}/exe") == os.readlink("/proc/self/exe"):
-            process = os.getppid()
-        space = os.readlink("/proc/self/ns/pid")[5:-1]
-    except OSError:
-        space = "0"
-    return f"{os.getuid()}-{process}-{layout.started(process)}-{space}"
 
 
 def worker(capacity: int = 0, server: str = "", *, loop: bool = False) -> Worker:

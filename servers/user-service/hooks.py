@@ -7,7 +7,6 @@ its own address, and goes on with everything else as it stands; what the contain
 
 from __future__ import annotations
 
-import importlib.abc
 import inspect
 import json
 import os
@@ -61,9 +60,11 @@ def options_of(server: str) -> dict[str, Any]:
 
 
 def hook() -> None:
-    """Be told when one of the modules of HOOKS is imported."""
-    sys.meta_path.insert(0, Hooks())
+    """Be told when one of the modules of HOOKS is imported. Where the probe stands, let the lab's wrapper stand."""
     sys.path.append(_OURS)
+    from stampede_probe import hooks as of_probe  # noqa: PLC0415  # the path is known only now
+
+    sys.meta_path.insert(0, of_probe.Finder(HOOKS, lambda change, module: change(module)))
     count = os.cpu_count
 
     def counted() -> Any:
@@ -74,48 +75,24 @@ def hook() -> None:
 
     os.cpu_count = counted
     if serves():
-        import stampede_own  # noqa: F401, PLC0415  # it notes when this process began
+        import stampede_own  # noqa: PLC0415  # it notes when this process began
+
+        of_probe.wsgi, of_probe.asgi = stampede_own.wsgi, stampede_own.asgi
 
 
-class Hooks(importlib.abc.MetaPathFinder):
-    """Finds modules as the other finders do, and changes those of HOOKS, after stampede-probe if it is there."""
+def ready_if_loaded(owner: Any, name: str, has_no_lifespan: Callable[[Any], bool]) -> None:
+    """Note that a worker is ready when a method has loaded its application, if nothing tells of the lifespan."""
+    load = getattr(owner, name)
 
-    def __init__(self) -> None:
-        """Begin with no module that is sought."""
-        self.sought: set[str] = set()
+    @wraps(load)
+    def loaded(self: Any, *arguments: Any, **named: Any) -> None:
+        load(self, *arguments, **named)
+        if is_worker() and has_no_lifespan(self):
+            from stampede_own import counters  # noqa: PLC0415  # only where a server serves
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return the spec of a module, whose loader changes the module when it is loaded."""
-        if name not in HOOKS or name in self.sought:  # the probe asks all finders, too
-            return None
-        self.sought.add(name)
-        try:
-            finders = (each for each in sys.meta_path if each is not self and hasattr(each, "find_spec"))
-            spec = next((found for each in finders if (found := each.find_spec(name, path, target))), None)
-        finally:
-            self.sought.discard(name)
-        if spec and spec.loader and hasattr(spec.loader, "exec_module"):
-            run = spec.loader.exec_module
+            counters()
 
-            def exec_module(module: Any) -> None:
-                run(module)
-                HOOKS[name](module)
-
-            spec.loader.exec_module = exec_module
-        return spec
-
-
-def after(owner: Any, name: str, then: Callable[..., Any]) -> None:
-    """Call ``then(result, *arguments)`` after a function; what it returns, if anything, is the new result."""
-    function = getattr(owner, name)
-
-    @wraps(function)
-    def replaced(*arguments: Any, **named: Any) -> Any:
-        result = function(*arguments, **named)
-        changed = then(result, *arguments)
-        return result if changed is None else changed
-
-    setattr(owner, name, replaced)
+    setattr(owner, name, loaded)
 
 
 def before(kind: Any, change: Callable[[dict[str, Any]], None]) -> inspect.Signature:
@@ -291,28 +268,9 @@ def hook_daemon(module: Any) -> None:
     module.daemonize = stay
 
 
-def wrap_gunicorn(module: Any) -> None:
-    """The workers of gunicorn get an application, for which uvicorn's workers have a server of their own."""
-
-    def loaded(_result: Any, self: Any, *_: Any) -> None:
-        from stampede_own import wsgi  # noqa: PLC0415
-
-        if is_worker() and "UvicornWorker" not in {each.__name__ for each in type(self).__mro__}:
-            self.wsgi = wsgi(self.wsgi)
-
-    after(module.Worker, "load_wsgi", loaded)
-
-
-def wrap_gunicorn_asgi(module: Any) -> None:
-    """So do those of its class for ASGI."""
-
-    def loaded(_result: Any, self: Any, *_: Any) -> None:
-        from stampede_own import asgi  # noqa: PLC0415
-
-        if is_worker():
-            self.asgi = asgi(self.asgi, at_once=self.cfg.asgi_lifespan == "off")
-
-    after(module.ASGIWorker, "load_wsgi", loaded)
+def hook_gunicorn_asgi(module: Any) -> None:
+    """The workers of its class for ASGI load the application."""
+    ready_if_loaded(module.ASGIWorker, "load_wsgi", lambda worker: worker.cfg.asgi_lifespan == "off")
 
 
 # uvicorn
@@ -337,14 +295,7 @@ def hook_uvicorn_config(module: Any) -> None:
             arguments.update(options_of("uvicorn"))
 
     signature = before(module.Config, change)
-
-    def loaded(_result: Any, self: Any, *_: Any) -> None:
-        if is_worker():
-            from stampede_own import asgi  # noqa: PLC0415
-
-            self.loaded_app = asgi(self.loaded_app, at_once=self.lifespan == "off")
-
-    after(module.Config, "load", loaded)
+    ready_if_loaded(module.Config, "load", lambda config: config.lifespan == "off")
 
 
 def hook_uvicorn(module: Any) -> None:
@@ -409,21 +360,6 @@ def hook_granian(module: Any) -> None:
     module.AbstractServer.serve = act
 
 
-def wrap_granian(module: Any) -> None:
-    """The workers of granian wrap an application."""
-    function, is_wsgi = module._callback_wrapper, module.__name__ == "granian.wsgi"
-
-    @wraps(function)
-    def replaced(callback: Any, *arguments: Any, **named: Any) -> Any:
-        if is_worker():
-            from stampede_own import asgi, wsgi  # noqa: PLC0415
-
-            callback = wsgi(callback) if is_wsgi else asgi(callback, at_once=True)
-        return function(callback, *arguments, **named)
-
-    module._callback_wrapper = replaced
-
-
 # hypercorn
 
 
@@ -485,18 +421,6 @@ def hook_hypercorn_serve(module: Any) -> None:
     module.serve = serve_app
 
 
-def wrap_hypercorn(module: Any) -> None:
-    """Hypercorn wraps each application."""
-
-    def wrapped(result: Any, *_: Any) -> None:
-        from stampede_own import asgi, wsgi  # noqa: PLC0415
-
-        if is_worker():
-            result.app = wsgi(result.app) if type(result).__name__ == "WSGIWrapper" else asgi(result.app)
-
-    after(module, "wrap_app", wrapped)
-
-
 # daphne
 
 
@@ -514,13 +438,7 @@ def hook_daphne(module: Any) -> None:
 
         return app
 
-    def wrapped(result: Any, *_: Any) -> Any:
-        from stampede_own import asgi  # noqa: PLC0415
-
-        return asgi(result, at_once=True) if serves() else None
-
     module.import_by_path = imported
-    after(module.CommandLineInterface, "load_asgi_app", wrapped)
     server = module.CommandLineInterface.server_class
     run = server.run
 
@@ -587,11 +505,11 @@ def hook_django(module: Any) -> None:
 
 HOOKS: dict[str, Callable[[Any], None]] = {
     "gunicorn.arbiter": hook_gunicorn, "gunicorn.config": hook_gunicorn_users, "gunicorn.util": hook_daemon,
-    "gunicorn.workers.base": wrap_gunicorn, "gunicorn.workers.gasgi": wrap_gunicorn_asgi,
+    "gunicorn.workers.gasgi": hook_gunicorn_asgi,
     "uvicorn.config": hook_uvicorn_config, "uvicorn.server": hook_uvicorn,
-    "granian.server.common": hook_granian, "granian.wsgi": wrap_granian, "granian.asgi": wrap_granian,
+    "granian.server.common": hook_granian,
     "hypercorn.run": hook_hypercorn, "hypercorn.asyncio": hook_hypercorn_serve, "hypercorn.trio": hook_hypercorn_serve,
-    "hypercorn.utils": wrap_hypercorn, "daphne.cli": hook_daphne, "waitress": hook_waitress,
+    "daphne.cli": hook_daphne, "waitress": hook_waitress,
     "werkzeug.serving": hook_werkzeug, "django.core.management": hook_django,
 }  # fmt: skip
 hook()

@@ -1,9 +1,9 @@
 """Load an application and leave at once, whatever threads, handlers of signals and exit functions it has.
 
 Usage: python -c <this text> WITHIN_S NO_ADDRESS LOADED [<text of ask.py>]. LOADED is JSON: ``callable``, ``folder``
-(empty: that of start.json), ``imports`` and ``called`` (wsgi or asgi; empty: the server knows). After WITHIN_S seconds,
-the program says where the application is. For each host without an address, it prints a line that begins with the word
-NO_ADDRESS. If it has the text of ask.py, it asks the application what routes it has.
+(empty: that of start.json) and ``imports``. After WITHIN_S seconds, the program says where the application is. For each
+host without an address, it prints a line that begins with the word NO_ADDRESS. If it has the text of ask.py, it asks
+the application what routes it has.
 """
 
 import faulthandler
@@ -64,11 +64,9 @@ try:
     imports = [str(folder / each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     sys.path[:] = [str(folder), *how["imports"], *imports, *(each for each in sys.path if each), SRV]
     os.environ["PYTHONPATH"] = os.pathsep.join(imports)
-    from stampede_own import load, mistake_in
+    from stampede_own import load
 
     application = load(how["callable"])
-    if how["called"] and (mistake := mistake_in(how["callable"], application, how["called"])):
-        sys.exit(mistake)
     if asks:
         asking["tell"](application)
 except SystemExit as left:

@@ -10,7 +10,6 @@ these files outlive a worker that is killed.
 from __future__ import annotations
 
 import ast
-import inspect
 import os
 import socket
 import time
@@ -25,6 +24,8 @@ from stampede_counters import Counters
 SERVED = Path("/tmp/served")
 READY = os.environ.get("STAMPEDE_READY", "")
 """The path that tells that the application is ready; empty: it is ready when it is loaded."""
+WITHOUT_LIFESPAN = ("granian", "daphne")
+"""Servers whose workers are ready when they have loaded the application: they tell it nothing of its lifespan."""
 Receive = Callable[[], Awaitable["dict[str, Any]"]]
 Send = Callable[["dict[str, Any]"], Awaitable[None]]
 _counters: dict[int, Counters] = {}
@@ -56,10 +57,9 @@ def wsgi(application: Callable[..., Any], *, at_once: bool = True) -> Callable[.
     """Return a WSGI application with the probe that answers ``/-/ready`` and counts the others.
 
     If the application has a path that tells when it is ready, ``/-/ready`` is this path. ``at_once``: this process is a
-    worker, and ready.
+    worker, and ready. The hooks of the probe call this in the place of its own wrapper.
     """
-    from stampede_probe.wrap import Wsgi  # noqa: PLC0415  # whose hooks come first
-    from stampede_probe.wrap import wsgi as with_probe  # noqa: PLC0415
+    from stampede_probe.wrap import wsgi as with_probe  # noqa: PLC0415  # whose hooks come first
 
     probed = with_probe(application)
     if at_once:
@@ -78,22 +78,16 @@ def wsgi(application: Callable[..., Any], *, at_once: bool = True) -> Callable[.
         start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "6")])
         return [b"ready\n"]
 
-    class Ours(Wsgi):
-        """So that the probe does not stand around it once more."""
-
-        def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-            return app(environ, start_response)
-
-    return Ours(application)
+    return app
 
 
-def asgi(application: Callable[..., Any], *, at_once: bool = False) -> Callable[..., Any]:
+def asgi(application: Callable[..., Any]) -> Callable[..., Any]:
     """Return an ASGI application that does the same. A request is served when the last part of the answer is sent."""
-    from stampede_probe.wrap import Asgi  # noqa: PLC0415  # whose hooks come first
+    from stampede_probe.worker import state  # noqa: PLC0415  # whose hooks come first
     from stampede_probe.wrap import asgi as with_probe  # noqa: PLC0415
 
     probed = with_probe(application)
-    if at_once:
+    if state.capacity and state.capacity[1] in WITHOUT_LIFESPAN:
         counters()
 
     async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -127,13 +121,7 @@ def asgi(application: Callable[..., Any], *, at_once: bool = False) -> Callable[
             if not answered:
                 counters().add("served")
 
-    class Ours(Asgi):
-        """So that the probe does not stand around it once more."""
-
-        async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-            return await app(scope, receive, send)
-
-    return Ours(application)
+    return app
 
 
 def load(name: str) -> Any:
@@ -154,19 +142,3 @@ def load(name: str) -> Any:
         return getattr(import_module(module), node.id) if isinstance(node, ast.Name) else ast.literal_eval(node)
 
     return found(*map(value, call.args), **{str(keyword.arg): value(keyword.value) for keyword in call.keywords})
-
-
-def mistake_in(name: str, found: Any, called: str) -> str:
-    """Return what is wrong with an application that a server calls as ``wsgi`` or ``asgi``; empty: nothing is.
-
-    How an application is called shows in its arguments, unless it takes any.
-    """
-    takes: list[inspect.Parameter] | None = None
-    with suppress(TypeError, ValueError):  # there is no signature
-        takes = [one for one in inspect.signature(found).parameters.values() if one.default is one.empty]
-    if takes is None or any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in takes):
-        return ""
-    if not takes and inspect.isfunction(found):
-        return f"{name} is a function that takes no arguments, so it is a factory: write callable: {name}()"
-    kind = {2: "wsgi", 3: "asgi"}.get(len(takes), called)
-    return "" if kind == called else f"{name} is {kind.upper()}, but the server that is named serves {called.upper()}."

@@ -12,7 +12,7 @@ server, and ``words`` another command, which gets the variables, the folder and 
 its server.
 
 START is a file with JSON: ``words``, ``folder``, ``environment``, ``paths`` (what the application's folder has, by its
-path in the image), ``written`` (texts by their paths), ``scripts`` (of the project: a text for a shell, or
+path in the image), ``written`` (texts by their paths), ``scripts`` (of the project, each
 ``[module, function]``), ``prepared`` (whether somebody has prepared the database) and ``ready`` (the path that tells
 that the application is ready). FALLBACKS is JSON: ``command`` (without an entrypoint; it is tried if ``words`` reach no
 server) and ``unknown`` (variables that nothing gives a value; if no server is reached without them, each is 1).
@@ -58,6 +58,8 @@ HANDS_ON = (
     "with-contenv", "s6-setuidgid", "s6-envdir", "chpst",
 )  # fmt: skip
 """Programs that start another command, which stands among their words."""
+TASKS = ("poe", "task", "pipenv", "pdm", "hatch", "rye", "pixi")
+"""Those of them that run the tasks of a project, which are not followed; the first two run nothing else."""
 OF_NAMES = ("--with", "--from", "--extra", "--group", "--only-group", "--package", "--service_name")
 """Options of these programs whose value may be the name of a server."""
 MEASURES = (
@@ -192,6 +194,7 @@ def run(start: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
         environment = with_stand_ins(start, told)
         folder = folder_of(start)
         ended: int | None = None
+        log = told / "records"
         with (told / "said").open("wb") as said:
             try:
                 process = subprocess.Popen(runnable(words, folder), cwd=folder, env=environment, stdout=said,
@@ -202,13 +205,14 @@ def run(start: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
             with suppress(subprocess.TimeoutExpired):
                 ended = process.wait(start.get("within_s", WITHIN_S))
             with suppress(OSError):
-                while ended is not None and not has_server(told) and time.monotonic() < deadline:
+                while ended is not None and time.monotonic() < deadline:
                     os.killpg(process.pid, 0)  # what the command left in the background
+                    if log.exists() and '"what": "server"' in log.read_text(encoding="utf-8"):
+                        break
                     time.sleep(0.05)
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         lines = (told / "said").read_text(encoding="utf-8", errors="replace").splitlines()
-        log = told / "records"
         records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
         given = {name: value for name, value in environment.items()
                  if name in start["environment"] or name not in os.environ}  # fmt: skip
@@ -219,11 +223,6 @@ def run(start: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
         said = next((line.strip(" │") for line in reversed(lines) if re.search(r"\w", line)), "")  # not a frame
         return {"records": records, "said": said,
                 "ended": ended, "cores": os.cpu_count() if (told / "cores").exists() else None}  # fmt: skip
-
-
-def has_server(told: Path) -> bool:
-    """Return whether a server has written itself down."""
-    return (told / "records").exists() and '"what": "server"' in (told / "records").read_text(encoding="utf-8")
 
 
 def with_stand_ins(start: dict[str, Any], told: Path, *before: Path) -> dict[str, str]:
@@ -252,13 +251,16 @@ def folder_of(start: dict[str, Any]) -> Path:
 
 def runnable(words: Sequence[str], folder: Path) -> list[str]:
     """Return a command whose program is a stand-in, a file of the folder, or one that hands on what is not here."""
-    words = [stood_in(word) if place == 0 else word for place, word in enumerate(words)]
+    words, name = [*words], words[0].rpartition("/")[2] if words else ""
+    is_known = bool(words) and "/" in words[0] and (STAND_INS / "bin" / name).exists()
+    if is_known and not Path(words[0]).is_relative_to(APPLICATION):  # a program at a path which is not here
+        words[0] = str(STAND_INS / "bin" / name)
     path = f"{STAND_INS / 'bin'}:{os.environ['PATH']}"
     if words and not words[0].startswith("/") and not shutil.which(words[0], path=path):
         if (folder / words[0]).is_file():
             return [str(folder / words[0]), *words[1:]]
         return [str(STAND_INS / "bin" / "tini"), *words]  # a program that is not here may hand on
-    return [*words]
+    return words
 
 
 def serve(start: dict[str, Any]) -> NoReturn:
@@ -290,13 +292,6 @@ def serve(start: dict[str, Any]) -> NoReturn:
 
 OF_THE_START = re.compile(r"(STAMPEDE_.*|PATH|PYTHONPATH|PYTHONDONTWRITEBYTECODE|PORT|PWD|OLDPWD|SHLVL|_|HOME|"
                           r"SERVER_SOFTWARE|FLASK_RUN_FROM_CLI)$")  # fmt: skip
-
-
-def stood_in(word: str) -> str:
-    """Return the stand-in of a program that is named by a path which is not here."""
-    name = word.rpartition("/")[2]
-    is_known = "/" in word and (STAND_INS / "bin" / name).exists()
-    return str(STAND_INS / "bin" / name) if is_known and not Path(word).is_relative_to(APPLICATION) else word
 
 
 def tell(what: str, **told: Any) -> None:
@@ -364,6 +359,9 @@ def stand_in() -> NoReturn:  # noqa: PLR0912, PLR0915  # a case for each kind of
         os.environ["STAMPEDE_PASSED"] = f"{os.environ.get('STAMPEDE_PASSED', '')} {name}"
     if name in HANDS_ON:
         hand_on(arguments, scripts, python)
+    if name in TASKS[:2] or (name in TASKS and "run" in arguments):
+        tasks = f"{name} {shlex.join(arguments)}: the lab does not follow the tasks of {name}"
+        sys.exit(f"{tasks}; give the command that serves with --command")
     if name == "tini":
         sys.exit(f"{next((each for each in arguments if not each.startswith('-')), name)}: not found")
     if name in STAY and os.environ.get("STAMPEDE_SERVES") and not {"--detach", "-D", "multi"} & {*arguments}:
@@ -408,11 +406,8 @@ def has(module: str, python: str) -> bool:
     return subprocess.run(words, check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 
-def run_script(script: Any, arguments: Sequence[str], python: str) -> NoReturn:
-    """Run a script that the project names: a text for a shell, or a function."""
-    if isinstance(script, str):
-        has_arguments = '"$@"' in script
-        os.execvp("sh", ["sh", "-c", script if has_arguments else f'{script} "$@"', "sh", *arguments])
+def run_script(script: Sequence[str], arguments: Sequence[str], python: str) -> NoReturn:
+    """Run a script that the project names, which is a function."""
     module, function = script
     inside = [str(folder / "src") for folder in (Path.cwd(), APPLICATION) if (folder / "src").is_dir()]
     code = (f"import sys; sys.path += {inside}; from {module} import {function} as f; "
@@ -430,9 +425,8 @@ def hand_on(arguments: Sequence[str], scripts: dict[str, Any], python: str) -> N
             continue
         if (ahead := arguments[: -len(words)]) and ahead[-1] in OF_NAMES:
             continue
-        name = words[0].rpartition(":")[2] if words[0].rpartition(":")[2] in scripts else words[0]
-        if name in scripts and name not in SERVERS:
-            run_script(scripts[name], words[1:], python)
+        if words[0] in scripts and words[0] not in SERVERS:
+            run_script(scripts[words[0]], words[1:], python)
         if words[0] in ("run", "exec", "sync", "install", "lock"):
             if words[0] in ("sync", "install", "lock"):
                 sys.exit(0)
@@ -448,14 +442,10 @@ def hand_on(arguments: Sequence[str], scripts: dict[str, Any], python: str) -> N
             os.execvp(words[0], words)
 
 
-def value_of(arguments: Sequence[str], *names: str) -> str:
-    """Return the word after an option; empty: the option is not there."""
-    return next((arguments[place + 1] for place, word in enumerate(arguments[:-1]) if word in names), "")
-
-
 def supervise(arguments: Sequence[str]) -> NoReturn:
     """Start the programs of supervisord's file, each when the one before has ended, serves, or has had some seconds."""
-    named = value_of(arguments, "-c", "--configuration")
+    named = next((arguments[place + 1] for place, word in enumerate(arguments[:-1])
+                  if word in ("-c", "--configuration")), "")  # fmt: skip
     usual = ("supervisord.conf", "etc/supervisord.conf", "/etc/supervisord.conf", "/etc/supervisor/supervisord.conf")
     file = Path(named or next((name for name in usual if Path(name).is_file()), ""))
     parser = RawConfigParser(strict=False, inline_comment_prefixes=(" ;", "\t;"))
@@ -518,6 +508,7 @@ _REASONS = {
     "varies": "the number of workers would change while it is measured",
 }  # fmt: skip
 _REASONS["protocol"] = _REASONS["tls"] = _REASONS["address"]
+_HOMES = ("virtualenv", "venv", "home", "H", "pyhome")
 
 
 def ask_uwsgi(arguments: Sequence[str]) -> NoReturn:
@@ -571,15 +562,18 @@ def serve_uwsgi(program: str, kept: Sequence[tuple[str, str]], served: dict[str,
     """Become uWSGI with what is kept of its options, those of the way, its address and the wrapped application."""
     way = json.loads(os.environ["STAMPEDE_OPTIONS"] or "{}")
     stated = way.get("settings", {}).items() if way.get("server") == "uwsgi" else ()
-    added = {name: str(value).lower() if isinstance(value, bool) else value
-             for name, value in stated}  # fmt: skip
+    added = {name: str(value).lower() if isinstance(value, bool) else value for name, value in stated}
     said = served["settings"]
-    lines = [*((name, value) for name, value in kept if name not in added and is_there(name, value)), *added.items()]
+    lines = [(name, value) for name, value in kept  # but for an environment of Python that is not here
+             if name not in added and (name not in _HOMES or Path(value).is_dir())]  # fmt: skip
+    lines += added.items()
     if "LAB_FOLDER" in os.environ and sys.prefix != sys.base_prefix and not {*_HOMES} & {name for name, _ in lines}:
         lines = [("virtualenv", sys.prefix), *lines]  # of an image that exists
-    map_socket, count = lines.count(("map-socket", "true")), int(said_number(lines, "processes", "workers", "p"))
+    map_socket = ("map-socket", "true") in lines
     lines = [pair for pair in lines if pair != ("map-socket", "true")]
     if map_socket:  # sockets count from 0, workers from 1
+        counts = [int(value) for name, value in lines if name in ("processes", "workers") and str(value).isdecimal()]
+        count = counts[-1] if counts else 1
         for place in range(count):
             lines += [("socket", f"0.0.0.0:{8000 + place}"), ("map-socket", f"{place}:{place + 1}")]
         lines += [("protocol", "http")]
@@ -593,19 +587,6 @@ def serve_uwsgi(program: str, kept: Sequence[tuple[str, str]], served: dict[str,
     Path("/tmp/settings").write_text(json.dumps(in_force, indent=1) + "\n", encoding="utf-8")
     os.environ["STAMPEDE_CALLABLE"] = served["callable"]
     os.execv(program, [program, "--ini", str(file)])
-
-
-_HOMES = ("virtualenv", "venv", "home", "H", "pyhome")
-
-
-def is_there(name: str, value: str) -> bool:
-    """Return whether an environment of Python that uWSGI is told exists here, where it has its own; else true."""
-    return name not in _HOMES or Path(value).is_dir()
-
-
-def said_number(lines: Sequence[tuple[str, Any]], *names: str) -> str:
-    """Return the last number that options of these names have; 1: none has."""
-    return next((str(value) for name, value in reversed(lines) if name in names and str(value).isdecimal()), "1")
 
 
 def said_by_uwsgi(program: str, *options: str) -> str:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
-from stampede.servers.base import Balance, Variant
+from stampede.servers.base import Balance
 from stampede.servers.limits import WORKER_MIB
 from stampede.theory.model import Bursts, Class, Closed, Open
 
 
 @dataclass(frozen=True)
 class OfferedLoad:
-    """The classes of requests, the machine, and the variant that serves them today.
+    """The classes of requests, and the machine.
 
     ``computes``: requests need cores. ``cores`` are those of all containers; ``cpus`` is how many each pod may use on
     average, or all containers together if there are no pods; None: there is no quota. ``pods``: so many containers,
@@ -21,7 +21,6 @@ class OfferedLoad:
     """
 
     classes: Sequence[Class]
-    one_device: bool = False
     computes: bool = False
     cores: float = 1
     cpus: float | None = None
@@ -31,7 +30,6 @@ class OfferedLoad:
     worker_mib: float = WORKER_MIB["wsgi"]
     least_workers: int = 1
     threads: int | None = None
-    today: Variant | None = None
 
     @property
     def busy(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from stampede.advise.offered import OfferedLoad
-from stampede.predict.options import OPTION_KINDS, OptionKind, gthread
+from stampede.predict.options import OPTION_KINDS, OptionKind
 from stampede.servers import KINDS
 from stampede.servers.base import Variant
 from stampede.servers.limits import FREE_SHARE, SERVER_MIB, THREAD_MIB
@@ -43,22 +43,16 @@ class ServingOption:
 
 def serving_options(load: OfferedLoad) -> Iterator[ServingOption]:
     """Yield the options that fit into the memory and the threads, and into the cores if requests compute."""
-    today = load.today
     pods, cores = load.pods or 1, load.cores if load.cpus is None else load.cpus
     # a quota stops more processes than cores, but a short request does not wait for the end of a long one
     most_workers = MOST_WORKERS if not load.computes else int(cores) if load.cpus is None else 4 * ceil(cores)
     shared: dict[str, Any] = {"memory_mib": 1 << 20}
     if pods > 1:
         shared |= {"replicas": pods, "balance": load.balance}
-    if today is not None:
-        shared = {name: getattr(today, name) for name in ("memory_mib", "cpuset") if name in today.model_fields_set}
-        shared |= {"app": today.app, "cpus": today.cpus}
-    near = 2 ** ceil(log2(max(load.busy / pods, 1)))  # around what is busy, and today's number
+    near = 2 ** ceil(log2(max(load.busy / pods, 1)))
     totals = {max(1, near // 2), near, 2 * near}
     if load.threads is not None:
         totals = {total for total in totals if total <= load.threads} | {load.threads}
-    if today is not None:
-        totals.add(today.workers * today.replicas * (today.threads or 1))
     # a container for each worker is no pod
     kinds = [kind for kind in OPTION_KINDS if not (load.pods and "replicas" in kind.settings(2, 1))]
     for threads in sorted(totals):
@@ -77,19 +71,8 @@ def serving_options(load: OfferedLoad) -> Iterator[ServingOption]:
                     variant = KINDS[settings["server"]].model_validate(settings)
                 except ValidationError:
                     continue  # the container has too little memory, or uWSGI cannot serve the application
-                memory_mib = _memory_mib(variant, load) / pods
+                each_mib = variant.workers * (load.worker_mib + (variant.threads or 1) * THREAD_MIB)
+                memory_mib = variant.replicas * (SERVER_MIB + each_mib) / pods
                 option = ServingOption(kind, variant, workers, threads // workers, memory_mib)
                 if option.memory_mib <= load.memory_mib * (1 - FREE_SHARE if load.pods else 1):
                     yield option
-
-
-def option_of_today(load: OfferedLoad, variant: Variant) -> ServingOption:
-    """Return today's variant as an option."""
-    workers = variant.workers * variant.replicas
-    kind = OptionKind("today", "today", "", gthread)
-    return ServingOption(kind, variant, workers, variant.threads or 1, _memory_mib(variant, load), is_today=True)
-
-
-def _memory_mib(variant: Variant, load: OfferedLoad) -> float:
-    workers = variant.workers * (load.worker_mib + (variant.threads or 1) * THREAD_MIB)
-    return variant.replicas * (SERVER_MIB + workers)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from stampede.advise.offered import OfferedLoad
-from stampede.advise.options import ServingOption, option_of_today, serving_options
+from stampede.advise.options import ServingOption, serving_options
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics import avoidable_wait, failures, times
-from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.evaluate.read.requests import simulated_requests
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS
 from stampede.predict.system import OF_CORES, NotModelled, system_for
 from stampede.records.run import LoadRecord
@@ -134,16 +134,6 @@ def rank(load: OfferedLoad) -> list[RankedOption]:
     return [case.ways[name] for name in ranked_names([case])[0]]
 
 
-def predict_today(load: OfferedLoad) -> RankedOption | None:
-    """Return what theory predicts of today's variant; None: there is none, or theory does not know its server."""
-    if load.today is None:
-        return None
-    try:
-        return predict_option(option_of_today(load, load.today), load)
-    except NotModelled:
-        return None
-
-
 def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
     """Return what theory predicts of an option. Raise NotModelled if it cannot carry the load."""
     variant = option.variant.record(option.name)
@@ -152,15 +142,15 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
     seconds = min(seconds, MOST_REQUESTS / load.rate)
     cores = int(load.cores) if load.computes and load.cpus is None else None
     quota = load.cpus / (1 if load.pods else option.variant.replicas) if load.computes and load.cpus else None
-    system = system_for(variant, load.classes, load.one_device, OF_CORES / load.cores, cores=cores, quota=quota)
+    system = system_for(variant, load.classes, at_once=OF_CORES / load.cores, cores=cores, quota=quota)
     rows = simulate(system, seconds, 1)
     record = LoadRecord(name="load", script="", duration=f"{max(seconds, 1):.0f}s", settings={})
     names = [each.name for each in load.classes]
-    trial = SimulatedTrial(variant, record, names, rows)
+    requests = simulated_requests(record, names, rows)
     stats = {
         (finding.request_class, *key): value
         for family in (times.FAMILY, avoidable_wait.FAMILY, failures.FAMILY)
-        for finding in family.measure_simulated(trial)
+        for finding in family.measure(requests, variant, record)
         for key, value in finding.stats.items()
     }
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import ceil, floor, sqrt
+from math import ceil, floor
 
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from stampede.advise.options import ServingOption
 from stampede.advise.ranking import (
     WAITS_MS,
     Capacity,
@@ -20,11 +19,8 @@ from stampede.advise.ranking import (
     ranked_names,
 )
 from stampede.advise.service import Service
-from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS, Figures, Loss, compare_losses, suspect_reason
-from stampede.predict.what_if import ReplayedWay
+from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS
 from stampede.records.plural import plural
-from stampede.records.summary import Summary
-from stampede.report.spread import spread, trials_that_tell, value_and_spread
 from stampede.report.tables import Table
 from stampede.report.terminal import terminal_table
 from stampede.report.wording import number, percent
@@ -33,19 +29,16 @@ from stampede.servers.limits import SERVER_MIB
 MOST_WAYS = 7
 MOST_CLASSES = 2
 """So many classes of requests have a column each; of more classes, the one that loses most has the only column."""
-_SPARE = (1.0, 1.5)
-"""Square-root staffing (Halfin and Whitt, 1981): a requests at work need a + b √a workers. With b = 1 about one request
-in four waits, with b = 1.5 about one in ten."""
 
 
-def as_values(cases: Sequence[Case], today: RankedOption | None, *, of_run: bool) -> dict[str, object]:
+def as_values(cases: Sequence[Case]) -> dict[str, object]:
     """Return what theory predicts, for JSON: the ranked options, in each case if there are several.
 
     Times are in ms, waits and refusals shares.
     """
 
-    def values(ranked: RankedOption | None) -> dict[str, object] | None:
-        return None if ranked is None else {
+    def values(ranked: RankedOption) -> dict[str, object]:
+        return {
             "way": ranked.option.name, "memory_mib": ranked.option.memory_mib,
             "settings": ranked.option.variant.model_dump(mode="json", exclude_defaults=True),
             "p50_ms": ranked.p50_ms, "p99_ms": ranked.p99_ms, "avoidable_wait_share": ranked.beside,
@@ -58,16 +51,14 @@ def as_values(cases: Sequence[Case], today: RankedOption | None, *, of_run: bool
              for case in cases]  # fmt: skip
     if len(found) > 1:
         return {"assumptions": found}
-    return ({"today": values(today)} if of_run else {}) | {"ways": found[0]["ways"]}
+    return {"ways": found[0]["ways"]}
 
 
-def print_answer(
-    console: Console, cases: Sequence[Case], today: RankedOption | None, p99_ms: float | None, memory_of: str
-) -> None:
+def print_answer(console: Console, cases: Sequence[Case], p99_ms: float | None, worker_mib: float | None) -> None:
     """Print the best option on one screen: its size, memory and rate, and the configuration and rule to paste.
 
-    ``memory_of`` says whose memory the workers need; empty: nobody knows it. There are so many containers that the
-    p99 stays within ``p99_ms``; None: as many as the load has.
+    There are so many containers that the p99 stays within ``p99_ms``; None: as many as the load has. ``worker_mib`` is
+    the memory of each worker; None: nobody knows it.
     """
     names, good = ranked_names(cases)
     possible = [case for case in cases if case.ways]
@@ -98,19 +89,14 @@ def print_answer(
         name = max(lost, key=lambda name: lost[name])
         if lost[name] > WAITS_MS:
             throttled = f"p99 of {name} has {number(lost[name])} ms of throttling at {load.cpus:g} cores"
-    of_today = ""
-    if today:
-        name = max(today.response_ms, key=lambda name: today.response_ms[name])
-        of_today = f"{today.option.size}: p99 {name} {number(today.response_ms[name])} ms; "
-        of_today += f"{percent(today.beside)} wait avoidably"
     answer = {
         "serve with": f"{plural(option.workers, 'worker')} x {plural(option.threads, 'thread')}{where} "
                       f"({option.kind.label}; others: --ways)",
-        "memory": f"{option.memory_mib:.0f} of {load.memory_mib} MiB, for {memory_of}" if memory_of else
+        "memory": f"{option.memory_mib:.0f} of {load.memory_mib} MiB, for workers of {worker_mib:g} MiB each"
+                  if worker_mib else
                   f"{load.memory_mib} MiB hold workers of up to {rest:.0f} MiB (stampede try measures them)",
         "now": f"{number(load.rate)}/s{f' on {pods}' if load.pods else ''}: p99 {p99}; {percent(last.beside)} wait "
                "avoidably",
-        "today": of_today,
         "stands": _stands(carried, pods, p99_ms),
         "quota": throttled,
         "unknown": "how much requests compute: from none to all of their time" if len(cases) > 1 else
@@ -161,12 +147,12 @@ def _stands(carried: Sequence[Capacity | None], pods: int, p99_ms: float | None)
     return f"{rate}/s{' a container' if pods > 1 else ''}: {bound}{but}"
 
 
-def print_ways(
-    console: Console, cases: Sequence[Case], today: RankedOption | None, memory_of: str, service: Service | None
-) -> None:
-    """Print all options of each case, today's last, with a sentence each."""
-    if service:
-        _print_work(console, service)
+def print_ways(console: Console, cases: Sequence[Case], service: Service) -> None:
+    """Print all options of each case, with a sentence each."""
+    if service.clock == "balancer":
+        _say(console, "\nThe durations are a balancer's, with every wait for a worker in them; there may be less work.")
+    if service.load().least_workers > 1:
+        _say(console, "\nOne process is left out: its threads share one interpreter lock, so it computes on one core.")
     names, _ = ranked_names(cases)
     reasons: dict[str, str] = {}
     for case in (case for case in cases if case.ways):
@@ -176,20 +162,20 @@ def print_ways(
         if len(classes) > MOST_CLASSES:
             classes = [max(classes, key=lambda name: best[-1].p99_ms.get(name, 0.0))]
         lines = []
-        for way in [*best, *([today] if today else [])]:
+        for way in best:
             times = (f"{number(way.p50_ms.get(name))}, {number(way.p99_ms.get(name))}" for name in classes)
             beside = f"{percent(way.refused)} refused" if way.refuses else percent(way.beside)
             line = [way.option.kind.label, way.option.size, *times, beside]
-            line += [f"{way.option.memory_mib:.0f}"] if memory_of else []
+            line += [f"{way.option.memory_mib:.0f}"] if service.worker_mib else []
             if case.computes is None:
                 carried = capacity(way.option, case.load)
                 line.append(f"{carried.times:.2g} x" if carried and carried.times >= 1 else "waits")
             lines.append(line)
         head = ["way to serve", "w x t", *(f"{name}: p50, p99" for name in classes), "beside"]
-        head += ["MiB"] * bool(memory_of) + ["up to"] * (case.computes is None)
+        head += ["MiB"] * bool(service.worker_mib) + ["up to"] * (case.computes is None)
         if_ = "" if case.computes is None else f", if requests compute {case.computes:.0%} of their time"
-        _print_table(console, f"Predicted: what requests lose, in ms; the waits beside a free thread; the load{if_}",
-                     head, lines)  # fmt: skip
+        title = f"Predicted: what requests lose, in ms; the waits beside a free thread; the load{if_}"
+        console.print("", terminal_table(Table(title, head, lines, words=2)), sep="\n")
         good = sum(case.is_good(way.option.name) for way in best)
         which, most = "The first is" if good == 1 else f"{good} are", f"{AS_GOOD - 1:.0%} and {AS_GOOD_MS} ms"
         _say(console, f"{which} as good as the fastest (in no class is p99 more than {most} above). Of these, the way "
@@ -201,28 +187,6 @@ def print_ways(
 
 def _say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style))
-
-
-def _print_table(console: Console, title: str, head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    console.print()
-    console.print(terminal_table(Table(title, head, lines, words=2)))
-
-
-def _print_work(console: Console, service: Service) -> None:
-    rate = sum(asked.at_most_per_second for asked in service.at_peak.values())
-    when = " in the busiest minute" if service.peak > 1 else ""
-    least, most = (ceil(service.at_work + times * sqrt(service.at_work)) for times in _SPARE)
-    text = (
-        f"{number(rate)} requests per second{when} keep {number(service.at_work)} workers at work on average, if a "
-        f"worker serves one request at a time (sync). With {least if least == most else f'{least} to {most}'} such "
-        "workers, or threads, few requests wait."
-    )
-    if service.clock == "balancer":
-        text += " The durations are a balancer's, so they contain every wait for a worker; there may be less work."
-    if service.load().least_workers > 1:
-        text += " One process is left out: its threads share one interpreter lock, so it computes on one core at most."
-    console.print()
-    _say(console, text)
 
 
 def print_bounds(console: Console, service: Service) -> None:
@@ -238,73 +202,4 @@ def print_bounds(console: Console, service: Service) -> None:
         "Take the log of the server itself: gunicorn's %(L)s or %(D)s begin when a worker takes a request. nginx's "
         "$upstream_response_time does not help, because requests wait in the server's queue. Or take a log of an hour "
         "when nobody waited, and multiply its rates.",
-    )
-
-
-def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[ServingOption]) -> None:
-    """Print what was measured of each way that was tried, and whether the first was as good as the best of them."""
-    names, figures = [way.name for way in tried], Figures(summary)
-    compared = {name: figures.percentile(name, names) for name in figures.classes(names[0])}
-    rows = [
-        row
-        for request_class, stat in compared.items() if stat
-        for name in names if (row := figures.row(name, request_class, figures.loss_metric, stat))
-    ]  # fmt: skip
-    lines = [
-        (row.variant, f"{row.request_class} {row.stat}", number(row.predicted), number(row.median),
-         spread([*row.values.values()], row.low, row.high))
-        for row in rows
-    ]  # fmt: skip
-    head = ("way", "class", "predicted", "measured", "interval or trials")
-    _print_table(console, "Tried: what requests lose, in ms", head, lines)
-    console.print()
-    _say(console, advice_verdict(summary, names), "bold")
-
-
-def advice_verdict(summary: Summary, tried: Sequence[str]) -> str:
-    """Say whether the first way was as good as the best of all that were tried, in every class, as far as trials tell.
-
-    If intervals do not come apart, the trials are too few to tell; a single trial never tells.
-    """
-    first, figures = tried[0], Figures(summary)
-    compared = [(way, each) for way in tried[1:] for each in compare_losses(figures, first, way) if each.stat]
-    reason = suspect_reason(summary, tried)
-    doubt = f" ({reason})" if reason else ""
-    better = [(way, each) for way, each in compared if each.outcome == "better"]
-    saved = [(way, each) for way, each in compared if each.outcome == "open" and each.saves]
-    if better or saved:
-        way, worst = max(better or saved, key=lambda found: found[1].before.ms - found[1].after.ms)
-        lead = "The advice did not hold" if better else "Too few trials to tell whether the advice held"
-        told = f"{worst.request_class} {worst.stat} is {_lost(worst.before)} ms with {first}, "
-        told += f"and {_lost(worst.after)} ms with {way}."
-        more = "" if better else f" {trials_that_tell(worst.trials_needed, summary.round_s)}"
-        return f"{lead}{doubt}: {told}{more}"
-    if not compared:
-        return "Whether the advice held is unknown, because no percentile was measured of all ways."
-    nothing = f"of all that were tried, nothing was faster than {first} by more than 10 % and 5 ms."
-    if left := [each.trials_needed for _, each in compared if each.outcome == "open"]:
-        needed = None if None in left else max(trials for trials in left if trials is not None)
-        many = trials_that_tell(needed, summary.round_s)
-        return f"As far as these trials tell, the advice held{doubt}: {nothing} {many}"
-    return f"The advice held{doubt}: {nothing}"
-
-
-def _lost(lost: Loss) -> str:
-    return value_and_spread(lost.ms, lost.values, lost.low, lost.high)
-
-
-def print_what_if(console: Console, title: str, ways: Sequence[ReplayedWay]) -> None:
-    """Print which requests waited, and which of them would have waited with each way to serve them."""
-    lines = [(way.way, f"{way.workers} x {way.threads}", str(way.waited), str(way.of_those), str(way.others),
-              number(way.p99_ms), number(way.longest_ms)) for way in ways]  # fmt: skip
-    head = ("way to serve", "w x t", "waited", "of those", "others", "p99 ms", "longest ms")
-    console.print()
-    console.print(terminal_table(Table(title, head, lines)))
-    console.print()
-    _say(
-        console,
-        "Each request is sent when it was sent, and works for as long as it worked. It waited if its work began more "
-        "than 50 ms after it was sent; of those: requests that also waited when they were measured; others: requests "
-        "that did not. A user who had waited less would have sent the next request earlier.",
-        "dim",
     )

@@ -66,10 +66,8 @@ class LazyCommands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401  # typer has its own classes
         if name not in self._built:
             module, function = self._places[name]
-            found = getattr(import_module(module), function)
-            app = found if isinstance(found, typer.Typer) else typer.Typer(rich_markup_mode=None, add_completion=False)
-            if app is not found:
-                add_command(app, found, name)
+            app = typer.Typer(rich_markup_mode=None, add_completion=False)
+            add_command(app, getattr(import_module(module), function), name)
             self._built[name] = typer.main.get_command(app)
             self._built[name].name = name
         return self._built[name]

@@ -9,11 +9,11 @@ PLACES = {
     "stampede.cli.measure": ("run", "watch", "reproduce"),
     "stampede.cli.reading": ("report", "compare", "verify", "export", "class:class_"),
     "stampede.cli.machine": ("setup", "doctor", "down", "bundle"),
-    "stampede.advise.commands": ("advise", "what-if"),
+    "stampede.advise.commands": ("advise",),
     "stampede.service.commands": ("init", "try:try_"),
     "stampede.logs.diagnose.commands": ("diagnose", "requests"),
     "stampede.teach.lesson.commands": ("lesson",),
-    "stampede.cli.cluster": ("machines",),
+    "stampede.machines": ("machines:check_machines",),
 }
 """The commands of each module, as ``name`` or ``name:function``; the module is imported when a command is called."""
 
@@ -21,7 +21,7 @@ GROUPS = {
     "Measure": {
         "run, watch": "measure an experiment; show its requests in a browser meanwhile",
         "list, plan": "the experiments; what would be measured, and for how long",
-        "reproduce": "measure every experiment, and show all published figures",
+        "reproduce": "measure every experiment, and draw all published figures",
     },
     "Read": {
         "report": "a run's answer and its tables",
@@ -33,7 +33,6 @@ GROUPS = {
         "init, try": "describe your service; measure it, and what would help",
         "diagnose": "who waited in production, from the logs of balancer and servers",
         "requests, advise": "read an access log; rank the ways to serve a load",
-        "what-if": "who would have waited if a run was served in another way",
     },
     "Teach": {"lesson, class": "six steps for one learner; a page of what a class measured"},
     "Machine": {

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stampede.errors import WrongUse
-from stampede.experiment.file import load_experiment
+from stampede.experiment.file import load_experiment, names
 from stampede.paths import RESULTS
 from stampede.records.plural import plural
 from stampede.run.measuring import measure
@@ -21,37 +21,26 @@ from stampede.typed import typed
 def run(
     options: MeasureOptions,
     name: Name = "",
-    against_itself: Annotated[
-        bool,
-        typer.Option("--against-itself", help="Measure one variant twice, to see which differences are chance."),
-    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 unless every claim is reproduced.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. stampede run heavy-mix."""
     from stampede.docker.cluster.ready import cores_for_servers, find_machines, use_cluster  # noqa: PLC0415
     from stampede.docker.engine import default_jobs  # noqa: PLC0415
-    from stampede.experiment.variations import generated_on, measured_against_itself  # noqa: PLC0415
+    from stampede.experiment.variations import generated_on  # noqa: PLC0415
     from stampede.plan.placement import load_machines  # noqa: PLC0415
 
     options.check()
-    command = options.command(f"stampede run {name}", against_itself=against_itself)
+    command = options.command(f"stampede run {name}")
     with use_cluster(options.machines) if options.machines else nullcontext() as cluster:
         machines = find_machines(cluster) if cluster else ()  # before anything else, say which engine does not answer
         cores = cores_for_servers(cluster)
         experiment = load_experiment(name)
-        if against_itself:
-            experiment = measured_against_itself(experiment, options.variants, options.trials)
-            options = replace(options, variants="", trials=options.trials or 5)  # one trial shows no spread
         experiment = options.adapt(experiment, cores)
         if cluster:  # a load generator on each machine for load
             experiment = generated_on(experiment, len(load_machines(machines)))
         options = replace(options, jobs=options.jobs or default_jobs(cores))
-        of_results = f"{name}-aa" if against_itself else name
-        summary = measure(RunRequest(of_results, experiment, options, results, command, cluster))
-    if against_itself:
-        latest = results / of_results / "latest"
-        say(f"Which differences are more than chance: stampede compare {latest}:a {latest}:b")
+        summary = measure(RunRequest(name, experiment, options, results, command, cluster))
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
         raise typer.Exit(1)
 
@@ -80,44 +69,51 @@ def watch(
 
 def reproduce(
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure every experiment again.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Measure nothing; only write the page.")] = False,
-    to: Annotated[Path | None, typer.Option(help="Also write what the page says to this file, e.g. mine.json.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Measure nothing; only write the files.")] = False,
     results: Results = RESULTS,
 ) -> None:
-    """Measure every experiment by its default settings, and show all published figures, e.g. stampede reproduce.
+    """Measure every experiment by its default settings, and draw all published figures, e.g. stampede reproduce.
 
     After an interrupt, the same command goes on with the experiments that are left.
     """
-    from stampede.reproduce.all import check_target, read_latest_runs, timed_experiments, write_page, write_reference  # noqa: PLC0415
+    from stampede.docker.engine import default_jobs  # noqa: PLC0415
+    from stampede.plan import lay_out  # noqa: PLC0415
+    from stampede.plan.timing import expected_s  # noqa: PLC0415
+    from stampede.records.folder import write_whole  # noqa: PLC0415
+    from stampede.reproduce.picture import ratio_picture  # noqa: PLC0415
+    from stampede.reproduce.reproduction import Reproduction, default_run, read_reproduced, write_reproduction  # noqa: PLC0415
     from stampede.run.results import writing  # noqa: PLC0415
 
-    if to:
-        check_target(to)
+    experiments = {name: load_experiment(name) for name in names()}
+    plans = {name: lay_out(of, trials=of.trials, jobs=default_jobs()) for name, of in experiments.items()}
+    takes_s = {name: expected_s(plan) for name, plan in plans.items()}
 
-    experiments = timed_experiments()
-    todo = [timed for timed in experiments if not show and (fresh or not timed.run(results))]
-    total_s = sum(timed.expected_s for timed in todo)
+    def run_of(name: str) -> Path | None:
+        return default_run(results, name, list(experiments[name].variants), experiments[name].trials)
+
+    shortest_first = sorted(experiments, key=lambda name: takes_s[name])
+    todo = [name for name in shortest_first if not show and (fresh or not run_of(name))]
     if todo:
-        say(f"{plural(len(todo), 'experiment')} to measure, about {time_in_words(total_s)}. Interrupt at any time: the "
-            "same command goes on with what is left.")  # fmt: skip
+        total = time_in_words(sum(takes_s[name] for name in todo))
+        say(f"{plural(len(todo), 'experiment')} to measure, about {total}. Interrupt at any time: the same command "
+            "goes on with what is left.")  # fmt: skip
     invalid = []
-    for position, timed in enumerate(todo, start=1):
-        rest_s = sum(other.expected_s for other in todo[position - 1 :])
-        say(f"\n{position} of {len(todo)}: {timed.name}; about {time_in_words(rest_s)} left in all")
-        command = f"stampede run {timed.name}"
+    for position, name in enumerate(todo, start=1):
+        left_s = sum(takes_s[other] for other in todo[position - 1 :])
+        say(f"\n{position} of {len(todo)}: {name}; about {time_in_words(left_s)} left in all")
         try:
-            measure(RunRequest(timed.name, timed.experiment, MeasureOptions(), results, command))
+            measure(RunRequest(name, experiments[name], MeasureOptions(), results, f"stampede run {name}"))
         except typer.Exit as stopped:
             if stopped.exit_code != 1:  # interrupted
                 raise
-            invalid.append(timed.name)
-        write_page(results, read_latest_runs(results, experiments))
-    own = read_latest_runs(results, experiments)
-    page = write_page(results, own)
-    say(f"\n{len(own.experiments)} of {len(experiments)} experiments are on the page: {page}")
-    if to:
-        with writing(to.parent):
-            write_reference(to, own)
+            invalid.append(name)
+    found = [read_reproduced(run) for name in experiments if (run := run_of(name))]
+    file = results / "reproduce.json"
+    with writing(results):
+        results.mkdir(parents=True, exist_ok=True)
+        write_reproduction(file, Reproduction(experiments=found))
+        write_whole(file.with_suffix(".svg"), ratio_picture(found))
+    say(f"\n{len(found)} of {len(experiments)} experiments are in {file}, and in the picture beside it.")
     if invalid:
         say(f"The results of {', '.join(invalid)} are invalid; the tables above say why.")
         raise typer.Exit(1)

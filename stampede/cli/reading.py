@@ -169,9 +169,6 @@ def class_(
     files: Annotated[
         list[Path] | None, typer.Argument(show_default=False, help="Archives of stampede export, or folders of runs.")
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Compute all results again from the raw points: minutes for each run.")
-    ] = False,
     to: Annotated[
         Path | None, typer.Option(show_default=False, help="The page; default: class.html in RESULTS.")
     ] = None,
@@ -189,7 +186,7 @@ def class_(
     if target.is_dir():
         raise WrongUse(f"{target} is a folder, but the page is a file.", hint="--to class.html")
     own = own_experiments()
-    handed = read_all(files, set(own), check=check)
+    handed = read_all(files, set(own))
     problems = [problem for submission in handed for problem in submission.problems]
     for problem in problems:
         say(problem)
@@ -206,7 +203,7 @@ def class_(
     }
     with writing(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        chapters = write_class_page(target, laptops, own, predictions, left_out=len(problems), checked=check)
+        chapters = write_class_page(target, laptops, own, predictions, left_out=len(problems))
     for chapter in chapters:
         say(f"{chapter.name}: {chapter.says}")
     if sum(bool(submission.predictions) for submission in used) == 1:

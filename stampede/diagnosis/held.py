@@ -6,7 +6,7 @@ thread, and where long requests, held loops and the threads of full pools spend 
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 
 from stampede.evaluate.metrics.waiting import Answered, Segments, Times, at_least, read_answered, time_in
-from stampede.evaluate.read import OF_TRIAL, Key, of_trial
+from stampede.evaluate.read import OF_TRIAL, of_trial
 from stampede.evaluate.read.lab_time import HOST, clocks_of_hosts, corrected, put_clocks
 from stampede.records.files import ALONE, SERVED
 from stampede.records.folder import trial_folder
@@ -27,33 +27,23 @@ _COLUMNS = """read_csv($files, header = false, delim = ',', columns = {
     'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'DOUBLE', 'connection': 'VARCHAR',
     'time': 'DOUBLE'})"""
 _NOTES = f"""
-SELECT what, worker, thread, {{time}} - connection::DOUBLE - $first AS began_s, {{time}} - $first AS ended_s,
-    connection::DOUBLE AS seconds, id
-FROM {_COLUMNS.replace("{", "{{").replace("}", "}}")} {{clocks}}
-WHERE what IN ('held', 'computed', 'locked', 'collected', 'pool', 'executor', 'stack') ORDER BY ALL
+WITH noted AS (SELECT what, worker, coalesce(thread, 0)::INTEGER AS threads, {{time}} - $first AS ended_s,
+    connection::DOUBLE AS seconds, coalesce(id, '') AS seen
+    FROM {_COLUMNS.replace("{", "{{").replace("}", "}}")} {{clocks}}
+    WHERE what IN ('held', 'computed', 'locked', 'collected', 'pool', 'executor', 'stack'))
+SELECT what, worker, threads, greatest(ended_s - seconds, 0), least(ended_s, $last), seconds, seen
+FROM noted WHERE ended_s - seconds < $last AND ended_s > 0 ORDER BY ALL
 """  # noqa: S608  # made of constants
 # The line of the end of a request has its route in the column of the worker.
 _ROUTES = f"""
-SELECT notes.worker, requests.request_class, count(*) FROM {_COLUMNS} AS notes JOIN requests USING (id)
-WHERE notes.what = 'ended' AND {OF_TRIAL} GROUP BY ALL ORDER BY ALL
+SELECT notes.worker, requests.request_class FROM {_COLUMNS} AS notes JOIN requests USING (id)
+WHERE notes.what = 'ended' AND {OF_TRIAL} GROUP BY ALL ORDER BY count(*), requests.request_class
 """  # noqa: S608  # made of constants
 # Requests that failed, or that the end of the load cut off, were at work, too.
 _BEGUN = f"""
-SELECT request_class, worker, began - $first AS began_s, coalesce(ended - $first, $last) AS ended_s
+SELECT worker, began - $first, coalesce(ended - $first, $last)
 FROM requests WHERE {OF_TRIAL} AND worker IS NOT NULL AND began IS NOT NULL ORDER BY ALL
 """  # noqa: S608  # made of a constant
-
-
-def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, float]:
-    """Return the median time that a request of each class took alone, in ms; empty if it was not measured."""
-    for trial in summary.trials:
-        path = trial_folder(run_folder, *trial.key) / ALONE
-        if trial.variant == variant and trial.is_trusted and path.exists():
-            times: dict[str, list[float]] = json.loads(path.read_text(encoding="utf-8"))
-            return {name: median(found) for name, found in times.items() if found}
-    return {}
-
-
 _QUICK = 10
 """The percentile of a class's times at work that stands for a request alone, if alone took longer or is unknown."""
 
@@ -68,35 +58,13 @@ class LostTimes(NamedTuple):
     at_work_s: Times
     takes_s: Times
 
-    @property
-    def all_s(self) -> Times:
-        """What each request lost."""
-        return self.before_s + self.at_work_s
-
-
-def lost_times(answered: Answered, alone_ms: Mapping[str, float]) -> LostTimes:
-    """Return what requests lost. ``alone_ms`` is how long a request of each class takes alone, as far as is known.
-
-    A request takes as long as one alone, or as the quickest tenth of its class under the load, whichever is less:
-    single requests may meet a job in the background, too.
-    """
-    work_s = np.maximum(answered.ended_s - answered.began_s, 0.0)
-    takes_s = np.array([
-        min(alone_ms.get(name, np.inf) / 1000, float(np.percentile(work_s[answered.request_class == place], _QUICK)))
-        for place, name in enumerate(answered.classes)
-    ])  # fmt: skip
-    before_s = np.maximum(answered.began_s - answered.sent_s, 0.0)
-    if not answered.classes:
-        return LostTimes(before_s, work_s, takes_s)
-    return LostTimes(before_s, np.maximum(work_s - takes_s[answered.request_class], 0.0), takes_s)
-
 
 class Held(NamedTuple):
     """How often and how long event loops were held up in one trial, in all and at most, in seconds.
 
-    ``what`` is why: a function on the loop blocked (``held``; in older runs, also if it computed) or ``computed``,
-    other threads had the interpreter lock (``locked``), or the garbage collector had it (``collected``). ``lost_s`` is
-    how much of the requests' lost time it covers.
+    ``what`` is why: a function on the loop blocked (``held``) or ``computed``, other threads had the interpreter lock
+    (``locked``), or the garbage collector had it (``collected``). ``lost_s`` is how much of the requests' lost time it
+    covers.
     """
 
     what: str
@@ -153,6 +121,8 @@ class Loops(NamedTuple):
 
 
 class _Note(NamedTuple):
+    """A line of the probe; times are in seconds since the first request was sent."""
+
     what: str
     worker: str
     threads: int
@@ -162,23 +132,32 @@ class _Note(NamedTuple):
     seen: str
 
 
-class _Trial(NamedTuple):
-    """What is known of a trial: its answered requests, when requests of each worker and class were at work, and notes.
+def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, float]:
+    """Return the median time that a request of each class took alone, in ms; empty if it was not measured."""
+    for trial in summary.trials:
+        path = trial_folder(run_folder, *trial.key) / ALONE
+        if trial.variant == variant and trial.is_trusted and path.exists():
+            times: dict[str, list[float]] = json.loads(path.read_text(encoding="utf-8"))
+            return {name: median(found) for name, found in times.items() if found}
+    return {}
 
-    Times are in seconds since the first request was sent.
+
+def lost_times(answered: Answered, alone_ms: Mapping[str, float]) -> LostTimes:
+    """Return what requests lost. ``alone_ms`` is how long a request of each class takes alone, as far as is known.
+
+    A request takes as long as one alone, or as the quickest tenth of its class under the load, whichever is less:
+    single requests may meet a job in the background, too.
     """
-
-    answered: Answered
-    begun: Mapping[str, Mapping[str, tuple[Times, Times]]]
-    notes: Sequence[_Note]
-    lost: LostTimes
-
-    @property
-    def span_s(self) -> float:
-        return self.answered.last - self.answered.first
+    work_s = np.maximum(answered.ended_s - answered.began_s, 0.0)
+    takes_s = np.array([
+        min(alone_ms.get(name, np.inf) / 1000, float(np.percentile(work_s[answered.request_class == place], _QUICK)))
+        for place, name in enumerate(answered.classes)
+    ])  # fmt: skip
+    at_work_s = np.maximum(work_s - takes_s[answered.request_class], 0.0) if answered.classes else work_s
+    return LostTimes(np.maximum(answered.began_s - answered.sent_s, 0.0), at_work_s, takes_s)
 
 
-def read_held(
+def read_held(  # noqa: PLR0912  # one trial after the other, from top to bottom
     rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summary, variant: str, alone_ms: Mapping[str, float]
 ) -> Loops:
     """Return when event loops were held up and pools were full in the trusted trials of a variant.
@@ -190,90 +169,54 @@ def read_held(
     stacks: list[Stack] = []
     span_s = 0.0
     for trial in summary.trials:
-        if trial.variant != variant or trial.verdict == "invalid":
+        if trial.variant != variant or not trial.is_trusted:
             continue
         answered = read_answered(rows, *trial.key)
-        span_s += answered.last - answered.first
-        if files := sorted(trial_folder(run_folder, *trial.key).glob(SERVED)):
-            query = _NOTES.format(time="time", clocks="")
-            if clocks := clocks_of_hosts(summary.clocks, trial.key):
-                put_clocks(rows, clocks)
-                query = _NOTES.format(time=corrected("time"), clocks=f"LEFT JOIN clocks ON clocks.name = {HOST}")
-            noted = rows.execute(query, {"files": [*map(str, files)], "first": answered.first}).fetchall()
-            read = _trial(rows, trial.key, answered, noted, alone_ms)
-            held += _held(read)
-            pools += _pools(read)
-            routes = rows.execute(_ROUTES, {"files": [*map(str, files)], **of_trial(trial.key)}).fetchall()
-            stacks += _stacks(read, routes)
-    return Loops(held, span_s, pools, stacks)
-
-
-def _trial(
-    rows: duckdb.DuckDBPyConnection,
-    key: Key,
-    answered: Answered,
-    noted: Sequence[tuple[str, str, float | None, float, float, float, str]],
-    alone_ms: Mapping[str, float],
-) -> _Trial:
-    last_s = answered.last - answered.first
-    of_worker: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    asked = of_trial(key) | {"first": answered.first, "last": last_s}
-    for request_class, worker, began_s, ended_s in rows.execute(_BEGUN, asked).fetchall():
-        of_worker.setdefault(worker, {}).setdefault(request_class, []).append((began_s, ended_s))
-    begun = {
-        worker: {name: (times[:, 0], times[:, 1]) for name, found in classes.items() for times in [np.array(found)]}
-        for worker, classes in of_worker.items()
-    }
-    notes = [
-        _Note(what, worker, int(threads or 0), max(began_s, 0.0), min(ended_s, last_s), seconds, seen or "")
-        for what, worker, threads, began_s, ended_s, seconds, seen in noted
-        if worker in begun and began_s < last_s and ended_s > 0
-    ]
-    return _Trial(answered, begun, notes, lost_times(answered, alone_ms))
-
-
-def _held(trial: _Trial) -> Iterator[Held]:
-    for what in ("held", "computed", "locked", "collected"):
-        mine = [note for note in trial.notes if note.what == what]
-        if not mine:
+        last_s = answered.last - answered.first
+        span_s += last_s
+        files = [*map(str, sorted(trial_folder(run_folder, *trial.key).glob(SERVED)))]
+        if not files:
             continue
-        lasted_s = [note.ended_s - note.began_s for note in mine]
-        covered_s = np.minimum(_covered_s(mine, trial.answered, trial.answered.sent_s), trial.lost.all_s)
-        yield Held(what, len(mine), sum(lasted_s), max(lasted_s), float(covered_s.sum()))
+        query = _NOTES.format(time="time", clocks="")
+        if clocks := clocks_of_hosts(summary.clocks, trial.key):
+            put_clocks(rows, clocks)
+            query = _NOTES.format(time=corrected("time"), clocks=f"LEFT JOIN clocks ON clocks.name = {HOST}")
+        times, key = {"first": answered.first, "last": last_s}, of_trial(trial.key)
+        at_work: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+        for worker, began_s, ended_s in rows.execute(_BEGUN, times | key).fetchall():
+            at_work[worker].append((began_s, ended_s))
+        notes: defaultdict[str, list[_Note]] = defaultdict(list)
+        for note in map(_Note._make, rows.execute(query, times | {"files": files}).fetchall()):
+            if note.worker in at_work:
+                notes[note.what].append(note)
 
-
-def _stacks(trial: _Trial, routes: Sequence[tuple[str, str, int]]) -> Iterator[Stack]:
-    """Yield where time was spent. ``routes`` says how many requests of each class had a route."""
-    classes: dict[str, tuple[int, str]] = {}
-    for route, request_class, requests in routes:
-        classes[route] = max(classes.get(route, (0, "")), (requests, request_class))
-    spent_s: defaultdict[str, float] = defaultdict(float)
-    for note in trial.notes:
-        if note.what == "stack":
+        lost = lost_times(answered, alone_ms)
+        for what in ("held", "computed", "locked", "collected"):
+            lasted_s = [note.ended_s - note.began_s for note in notes[what]]
+            if lasted_s:
+                covered_s = _covered_s(notes[what], answered, answered.sent_s)
+                lost_s = float(np.minimum(covered_s, lost.before_s + lost.at_work_s).sum())
+                held.append(Held(what, len(lasted_s), sum(lasted_s), max(lasted_s), lost_s))
+        for what in ("executor", "pool"):
+            if mine := notes[what]:
+                total_s, at_work_s = sum(note.ended_s - note.began_s for note in mine), 0.0
+                for worker, spans in at_work.items():
+                    full = _merged([note for note in mine if note.worker == worker])
+                    at_work_s += float(time_in(full, *np.array(spans).T).sum())
+                lost_s = float(np.minimum(_covered_s(mine, answered, answered.began_s), lost.at_work_s).sum())
+                threads = max(note.threads for note in mine)
+                pools.append(FullPool(what, threads, total_s, lost_s, at_work_s / total_s))
+        spent_s: defaultdict[str, float] = defaultdict(float)
+        for note in notes["stack"]:
             spent_s[note.seen] += note.seconds  # of several threads at once
-    for seen, seconds in spent_s.items():
-        kind, route, at = "".join(filter(str.isprintable, seen)).split("|", 2)
-        line, _, called = at.partition(" → ")
-        of = next((each for each in ("loop", "pool thread", "thread", "gc") if kind.startswith(each)), "")
-        known = "" if line.startswith(("(", "garbage")) else line  # not of a library
-        yield Stack(of, kind.removeprefix(of).strip(), classes.get(route, (0, ""))[1], known, called, seconds)
-
-
-def _pools(trial: _Trial) -> Iterator[FullPool]:
-    for what in _POOLS:
-        mine = [note for note in trial.notes if note.what == what]
-        if not mine:
-            continue
-        total_s, at_work_s = sum(note.ended_s - note.began_s for note in mine), 0.0
-        for worker, classes in trial.begun.items():
-            full = _merged([note for note in mine if note.worker == worker])
-            at_work_s += sum(float(time_in(full, *times).sum()) for times in classes.values())
-        covered_s = np.minimum(_covered_s(mine, trial.answered, trial.answered.began_s), trial.lost.at_work_s)
-        threads = max(note.threads for note in mine)
-        yield FullPool(what, threads, total_s, float(covered_s.sum()), at_work_s / total_s)
-
-
-_POOLS = ("executor", "pool")
+        classes = dict(rows.execute(_ROUTES, key | {"files": files}).fetchall())  # of a route, the largest class
+        for seen, seconds in spent_s.items():
+            kind, route, at = "".join(filter(str.isprintable, seen)).split("|", 2)
+            line, _, called = at.partition(" → ")
+            of = next((each for each in ("loop", "pool thread", "thread", "gc") if kind.startswith(each)), "")
+            known = "" if line.startswith(("(", "garbage")) else line  # not of a library
+            stacks.append(Stack(of, kind.removeprefix(of).strip(), classes.get(route, ""), known, called, seconds))
+    return Loops(held, span_s, pools, stacks)
 
 
 def _covered_s(notes: Sequence[_Note], answered: Answered, from_s: Times) -> Times:

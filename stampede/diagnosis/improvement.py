@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stampede.diagnosis.model import Diagnosis, figures_of
-from stampede.evaluate.statistics.losses import Comparison, Figures, compare_losses, suspect_reason
+from stampede.evaluate.statistics.losses import Comparison, compare_losses, suspect_reason
 from stampede.records.run import TODAY
 from stampede.records.summary import Summary
 
@@ -32,6 +32,12 @@ class TriedWay:
         if "worse" in outcomes:
             return "worse"
         return "open" if "open" in outcomes else "alike"
+
+    @property
+    def saved_ms(self) -> float:
+        """What the class that saves most saves, of those of which the trials cannot tell; 0: none saves noticeably."""
+        unsure = [found for found in self.classes if found.outcome == "open" and found.saves]
+        return max((found.before.ms - found.after.ms for found in unsure), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -67,41 +73,30 @@ def find_improvement(summary: Summary, diagnosis: Diagnosis | None, names: Seque
     """Say which of the ways that were tried is better than today's way. The diagnosis is that of today's way."""
     figures = figures_of(summary, diagnosis)
     tried = [TriedWay(name, compare_losses(figures, TODAY, name)) for name in names if name != TODAY]
-    of = {verdict: [way for way in tried if way.verdict == verdict] for verdict in ("better", "mixed", "open")}
-    if of["better"]:
-        best = min(of["better"], key=lambda way: _lost_by_all_ms(figures, way.name, names))
-        others = [way.name for way in of["better"] if way != best and not any(
+    better, mixed, unsure = ([way for way in tried if way.verdict == each] for each in ("better", "mixed", "open"))
+    if better:
+        stats = {name: stat for name in figures.classes(TODAY) if (stat := figures.percentile(name, names))}
+
+        def lost_ms(way: TriedWay) -> float:  # by all classes, each in the percentile that all ways have
+            losses = [figures.loss(way.name, name, stat) for name, stat in stats.items()]
+            return sum(loss.ms for loss in losses if loss)
+
+        best = min(better, key=lost_ms)
+        others = [way.name for way in better if way != best and not any(
             found.outcome == "worse" for found in compare_losses(figures, best.name, way.name))]  # fmt: skip
         return Improvement("better", tried, best, others, suspect=suspect_reason(summary, [TODAY, best.name]))
-    if of["open"]:
-        promising = max(of["open"], key=_saved_ms) if any(_saved_ms(way) for way in of["open"]) else None
-        if not promising and not of["mixed"] and diagnosis and not diagnosis.alarm:
-            # there is no wait to be saved
-            return Improvement("none better", tried, suspect=suspect_reason(summary, names))
-        rests_on = [promising] if promising else of["open"]
-        needed = [
-            found.trials_needed for way in rests_on for found in way.classes
-            if found.outcome == "open" and (found.saves or not promising)
-        ]  # fmt: skip
-        most = None if None in needed else max(count for count in needed if count is not None)
-        reason = suspect_reason(summary, [TODAY, *(way.name for way in (rests_on + of["mixed"]))])
-        return Improvement("too few", tried, promising=promising, trials_needed=most, suspect=reason)
-    if of["mixed"]:
-        return Improvement("mixed", tried, suspect=suspect_reason(summary, [TODAY, *(way.name for way in of["mixed"])]))
-    if all(way.verdict == "unknown" for way in tried):
+    if unsure:
+        promising = max(unsure, key=lambda way: way.saved_ms)
+        rests_on = [promising] if promising.saved_ms else unsure
+        if promising.saved_ms or mixed or not diagnosis or diagnosis.alarm:  # else there is no wait to be saved
+            needed = [found.trials_needed for way in rests_on for found in way.classes
+                      if found.outcome == "open" and (found.saves or not promising.saved_ms)]  # fmt: skip
+            most = None if None in needed else max(count for count in needed if count is not None)
+            reason = suspect_reason(summary, [TODAY, *(way.name for way in (rests_on + mixed))])
+            hopeful = promising if promising.saved_ms else None
+            return Improvement("too few", tried, promising=hopeful, trials_needed=most, suspect=reason)
+    elif mixed:
+        return Improvement("mixed", tried, suspect=suspect_reason(summary, [TODAY, *(way.name for way in mixed)]))
+    elif all(way.verdict == "unknown" for way in tried):
         return Improvement("unknown", tried)
     return Improvement("none better", tried, suspect=suspect_reason(summary, names))
-
-
-def _saved_ms(way: TriedWay) -> float:
-    return max(
-        (found.before.ms - found.after.ms for found in way.classes if found.outcome == "open" and found.saves),
-        default=0,
-    )
-
-
-def _lost_by_all_ms(figures: Figures, name: str, names: Sequence[str]) -> float:
-    """Return what the classes lose together with a way, each in the percentile that all ways have."""
-    stats = {request_class: figures.percentile(request_class, names) for request_class in figures.classes(TODAY)}
-    losses = [figures.loss(name, request_class, stat) for request_class, stat in stats.items() if stat]
-    return sum(loss.ms for loss in losses if loss)

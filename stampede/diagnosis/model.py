@@ -35,7 +35,7 @@ class Bottleneck(Record):
 
     ``explains`` is which share of the lost time the limit explains. Lost time is what requests take from when they are
     sent until their work ends, minus what they take alone, summed over all requests. Two limits may explain the same
-    time. None: no share can be told, as in older summaries.
+    time. None: no share can be told.
     """
 
     limit: str
@@ -48,8 +48,8 @@ class Bottleneck(Record):
 class Diagnosis(Record):
     """What is found of the way in which somebody's own service is served today, and whether to change something.
 
-    ``bottlenecks`` has the limits that the sentences name, the limit that explains most of the lost time first; older
-    summaries lack it. Each limit has one of the ``sentences``, which may be a paragraph, or of the ``minor`` ones if it
+    ``bottlenecks`` has the limits that the sentences name, the limit that explains most of the lost time first.
+    Each limit has one of the ``sentences``, which may be a paragraph, or of the ``minor`` ones if it
     explains less than a twentieth of what the first limit explains.
     """
 
@@ -72,11 +72,10 @@ def write_diagnosis(run_folder: Path, diagnosis: Diagnosis) -> None:
 
 
 def read_diagnosis(run_folder: Path) -> Diagnosis | None:
-    """Return the diagnosis of a run; None: it has none. Older runs have it in summary.json."""
+    """Return the diagnosis of a run; None: it has none."""
     path = run_folder / FILE
     if not path.exists():
-        path = run_folder / "summary.json"
-        return validated(path, Diagnosis, older) if (older := read_values(path).get("diagnosis")) else None
+        return None
     values = read_values(path)
     del values["schema"]
     return validated(path, Diagnosis, values)

@@ -10,7 +10,7 @@ from stampede.evaluate.statistics.stopping import has_interval
 from stampede.predict.options import label_of
 from stampede.records.claims import Measure
 from stampede.records.folder import read_run
-from stampede.records.run import TODAY, Run, VariantRecord
+from stampede.records.run import TODAY, Run
 from stampede.records.summary import Summary
 from stampede.report.section import Section
 from stampede.report.spread import trials_that_tell, value_and_spread, word_list
@@ -35,63 +35,48 @@ def is_of_service(run: Run) -> bool:
 
 def section_of(run: Run, summary: Summary, diagnosis: Diagnosis) -> Section:
     """Return what the report shows of a diagnosis and of the ways that were tried."""
-    several = len(run.variants) > 1
-    answer = find_improvement(summary, diagnosis, [variant.name for variant in run.variants])
+    names, figures = [variant.name for variant in run.variants], figures_of(summary, diagnosis)
+    several, answer = len(names) > 1, find_improvement(summary, diagnosis, names)
+    stats = [(name, stat) for name in figures.classes(TODAY) if (stat := figures.percentile(name, names))]
+    beside = {name: figures.value(name, None, "avoidable_wait", "share") for name in names}
+    known = any(share is not None for share in beside.values())  # event loops have no threads that could be free
+    shown = figures.classes(TODAY)[:_SCREEN_CLASSES]
+    columns = [Measure(request_class=name, metric=figures.loss_metric, stat=stat)
+               for name, stat in stats if name in shown]  # fmt: skip
+    columns += [Measure(metric="avoidable_wait", stat="share")] if known else []
+    grid = Table(
+        "Ways to serve, workers x threads",
+        ("way", "w x t", *(("beside",) if known else ()), "MiB"),
+        [(label_of(way.name), f"{way.workers} x {way.threads}" if way.threads else str(way.workers),
+          *((percent(beside[way.name]),) if known else ()), number(figures.value(way.name, None, "memory", "total")))
+         for way in run.variants],
+    )  # fmt: skip
     return Section(
         title="Diagnosis, as the service is served today",
         answers=diagnosis.sentences,
         minor=diagnosis.minor,
         heading="Ways to serve",
-        tables=[*_grids(run, figures_of(summary, diagnosis))] if several else [],
+        tables=[grid, *_losses(figures, names, stats)] if several else [],
         remarks=[*improvement_sentences(answer, summary.round_s)] if several else ["No other way was tried."],
         lead="As it is served today:" if diagnosis.alarm else "",
-        columns=[*_columns(figures_of(summary, diagnosis), [variant.name for variant in run.variants])],
-        labels={variant.name: label_of(variant.name) for variant in run.variants},
+        columns=[*columns, Measure(metric="memory", stat="total")],
+        labels={name: label_of(name) for name in names},
     )
 
 
-def _columns(figures: Figures, names: Sequence[str]) -> Iterator[Measure]:
-    """Yield what the screen shows of each way: what each class of requests loses, avoidable waits, and memory."""
-    for request_class in figures.classes(TODAY)[:_SCREEN_CLASSES]:
-        if stat := figures.percentile(request_class, names):
-            yield Measure(request_class=request_class, metric=figures.loss_metric, stat=stat)
-    if any(figures.value(name, None, "avoidable_wait", "share") is not None for name in names):
-        yield Measure(metric="avoidable_wait", stat="share")
-    yield Measure(metric="memory", stat="total")
-
-
-def _grids(run: Run, figures: Figures) -> Iterator[Table]:
-    names = [variant.name for variant in run.variants]
-    statistics = [(request, stat) for request in figures.classes(TODAY) if (stat := figures.percentile(request, names))]
-    beside = {name: figures.value(name, None, "avoidable_wait", "share") for name in names}
-    known = any(share is not None for share in beside.values())  # event loops have no threads that could be free
-    yield Table(
-        "Ways to serve, workers x threads",
-        ("way", "w x t", *(("beside",) if known else ()), "MiB"),
-        [(label_of(variant.name), _size(variant), *((percent(beside[variant.name]),) if known else ()),
-          number(figures.value(variant.name, None, "memory", "total"))) for variant in run.variants],
-    )  # fmt: skip
+def _losses(figures: Figures, names: Sequence[str], stats: Sequence[tuple[str, str]]) -> Iterator[Table]:
+    """Yield tables of what each class of requests loses with each way: its median, and the interval or each trial."""
     what = "Response time" if figures.loss_metric == "response_time" else "Lost outside the application"
-    for start in range(0, len(statistics), _CLASSES):
-        part = statistics[start : start + _CLASSES]
+    for start in range(0, len(stats), _CLASSES):
+        part = stats[start : start + _CLASSES]
         found = [lost for name in names for of in part if (lost := figures.loss(name, *of))]
+        known = [has_interval(loss.values, loss.low, loss.high) for loss in found]
+        beside = "95 % interval" if all(known) else "95 % interval, or each trial" if any(known) else "each trial"
         yield Table(
-            f"{what}, in ms{_in_brackets(found)}",
+            f"{what}, in ms{'' if all(len(loss.values) == 1 for loss in found) else f' ({beside})'}",
             ("way", *(f"{request_class} {stat}" for request_class, stat in part)),
             [(label_of(name), *(_lost(figures.loss(name, *of)) for of in part)) for name in names],
         )
-
-
-def _in_brackets(found: list[Loss]) -> str:
-    """Return what a table of losses shows beside, or in the place of, the median."""
-    known = [has_interval(loss.values, loss.low, loss.high) for loss in found]
-    if all(len(loss.values) == 1 for loss in found):
-        return ""
-    return " (95 % interval)" if all(known) else " (95 % interval, or each trial)" if any(known) else " (each trial)"
-
-
-def _size(variant: VariantRecord) -> str:
-    return f"{variant.workers} x {variant.threads}" if variant.threads else str(variant.workers)
 
 
 def _lost(lost: Loss | None) -> str:
@@ -106,14 +91,15 @@ def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
         case "better":
             assert found.best
             yield f"Better than today's, and the best that was tried: {label_of(found.best.name)}{doubt}."
-            yield from _how_sure(found.best, in_trials)
+            better = [compared for compared in found.best.classes if compared.outcome == "better"]
+            yield f"How sure: {in_trials}, {_told(better, found.best)}."
+            if left := found.best.requests("open"):
+                yield f"For {word_list(left)}, there are too few trials to tell."
         case "too few":
-            lead = f"Too few trials to tell whether another way is better{doubt}"
+            told = "no way saved more than 10 % and 5 ms"
             if found.promising:
                 told = _told([compared for compared in found.promising.classes if compared.saves], found.promising)
-                yield f"{lead}: {in_trials}, {told}."
-            else:
-                yield f"{lead}: {in_trials}, no way saved more than 10 % and 5 ms."
+            yield f"Too few trials to tell whether another way is better{doubt}: {in_trials}, {told}."
             yield trials_that_tell(found.trials_needed, round_s)
         case "none better":
             yield f"Nothing that was tried is better than today's way to serve{doubt}."
@@ -127,17 +113,9 @@ def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
         case "mixed":
             pass
     for way in found.mixed:
-        better, worse = (word_list(way.requests(outcome)) for outcome in ("better", "worse"))
-        says = f"{label_of(way.name)} is better than today's way for {better}, and worse for {worse}{doubt}."
+        better_for, worse_for = (word_list(way.requests(outcome)) for outcome in ("better", "worse"))
+        says = f"{label_of(way.name)} is better than today's way for {better_for}, and worse for {worse_for}{doubt}."
         yield capitalised(says)
-
-
-def _how_sure(best: TriedWay, in_trials: str) -> Iterator[str]:
-    """Yield what the best way saves, and for which classes of requests this is open."""
-    told = _told([compared for compared in best.classes if compared.outcome == "better"], best)
-    yield f"How sure: {in_trials}, {told}."
-    if left := best.requests("open"):
-        yield f"For {word_list(left)}, there are too few trials to tell."
 
 
 def _told(classes: Sequence[Comparison], way: TriedWay) -> str:

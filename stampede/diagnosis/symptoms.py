@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 from stampede.diagnosis.deaths import DeathsByLimit, waited_for_places
 from stampede.diagnosis.held import FullPool, Loops, Stack, lost_times
 from stampede.evaluate.metrics import waiting
-from stampede.evaluate.metrics.waiting import Times
+from stampede.evaluate.metrics.waiting import Answered, Times
 from stampede.evaluate.statistics.losses import Figures
 from stampede.records.run import TODAY, Run, VariantRecord
 from stampede.records.summary import Estimate
@@ -42,7 +42,6 @@ BUSY, WORKERS_PART = 0.7, 0.5
 others keep it busy."""
 MUCH_BYTES, MUCH_BYTES_PER_S = 10_000, 1_000_000
 """The workers write much if they write more than this for each request, or in each second."""
-MOST_LOOKED_AT = 300
 Loses = dict[str, tuple[str, float]]
 """What classes of requests lose: for each class the percentile, and its value in ms."""
 # What requests took at work as the service is served today, by class.
@@ -101,10 +100,6 @@ class LostTime(NamedTuple):
         """Return what requests of these classes lost before their work began, without the avoidable waits."""
         return sum(seconds for name, seconds in self.before_s.items() if name in classes)
 
-    def at_work_of(self, classes: Collection[str]) -> float:
-        """Return what requests of these classes lost at work."""
-        return sum(seconds for name, seconds in self.at_work_s.items() if name in classes)
-
 
 @dataclass(frozen=True)
 class ProcessorUse:
@@ -155,26 +150,22 @@ class Symptoms:
         """Today's way to serve."""
         return self.run.variant(TODAY)
 
+    @cached_property
+    def trials(self) -> list[Answered]:
+        """The answered requests of each trial."""
+        load = self.run.loads[0].name
+        return [waiting.read_answered(self.rows, TODAY, load, trial) for trial in range(1, self.run.trials + 1)]
+
     @property
     def slots(self) -> int:
         """How many requests all workers together serve at the same time; 0: they have no threads."""
         return self.variant.workers * (self.variant.threads or 0)
 
     @property
-    def has_greenlets(self) -> bool:
-        """Whether requests are served by greenlets."""
-        return str(self.variant.settings.get("server", "")).endswith(("gevent", "eventlet"))
-
-    @property
     def loop(self) -> str:
-        """What lets the requests of a worker go on."""
-        return "hub" if self.has_greenlets else "event loop"
-
-    @property
-    def loop_may_be_held(self) -> bool:
-        """Whether loops were seen in code that holds them up, more than in the collector, or nobody watched them."""
-        held = self.share_of_workers(sum(stack.seconds for stack in self.loops.stacks if stack.of == "loop"))
-        return not self.loops.span_s or held - self.collected >= max(STALLED, self.collected)
+        """What lets the requests of a worker go on; a hub, if greenlets serve them."""
+        has_greenlets = str(self.variant.settings.get("server", "")).endswith(("gevent", "eventlet"))
+        return "hub" if has_greenlets else "event loop"
 
     @property
     def classes(self) -> list[str]:
@@ -185,10 +176,7 @@ class Symptoms:
         """Return a figure of today's way; None: it was not measured."""
         return self.figures.value(TODAY, request_class, metric, stat)
 
-    @property
-    def requests_per_s(self) -> float:
-        """The measured rate; 0: it was not measured."""
-        return self.value(None, "throughput", "per_second") or 0.0
+    # Processors
 
     @cached_property
     def processors(self) -> ProcessorUse:
@@ -223,15 +211,11 @@ class Symptoms:
         return self.computing is not None and (self.computing >= COMPUTES or self.throttled >= THROTTLES)
 
     @property
-    def requests_compute(self) -> bool:
-        """Whether requests compute for much of the time that they take alone."""
-        each_ms, requests = self.value(None, "processor", "per_request"), sum(map(len, self.lost.waits_ms.values()))
-        return each_ms is not None and each_ms * requests >= COMPUTES_MS_PER_S * sum(self.lost.alone_s.values())
-
-    @property
     def processes_help(self) -> bool:
         """Whether more processes can use more of the machine's processors, or the workers do not use theirs."""
         return self.variant.workers < self.cores or not self.computes
+
+    # What requests lose before their work begins
 
     @cached_property
     def avoidable(self) -> dict[str, Estimate]:
@@ -244,12 +228,11 @@ class Symptoms:
         """What the other classes lose before their work begins, if noticeable and not due to workers that ended."""
         found: Loses = {}
         for name in (name for name in self.classes if name not in self.avoidable):
-            stat, least_ms = self.figures.percentile(name, [TODAY]), self._noticeable_ms(name)
+            stat = self.figures.percentile(name, [TODAY])
             loss = self.figures.loss(TODAY, name, stat) if stat else None
-            if stat and loss and loss.ms > least_ms:
-                waits_ms = self.lost.waits_ms.get(name) if self.deaths else None
-                if waits_ms is None or np.percentile(waits_ms, int(stat[1:])) > least_ms:
-                    found[name] = (stat, loss.ms)
+            waits_ms = self.lost.waits_ms.get(name) if self.deaths else None
+            if stat and loss and loss.ms > self._noticeable_ms(name):
+                found |= {name: (stat, loss.ms)} if waits_ms is None or self._noticeable({name: waits_ms}) else {}
         return found
 
     @cached_property
@@ -257,34 +240,27 @@ class Symptoms:
         """Those of the slow classes that lose most of this while their own worker has a free thread, and what."""
         if not self.slots or self.variant.is_replaced or self.computes or self.processors.is_busy_elsewhere:
             return {}
-        idle = {name: (stat, float(np.percentile(self.lost.idle_ms[name], int(stat[1:]))), ms)
-                for name, (stat, ms) in self.slow.items() if name in self.lost.idle_ms}  # fmt: skip
-        return {name: (stat, idle_ms) for name, (stat, idle_ms, ms) in idle.items()
-                if idle_ms > max(ms / 2, self._noticeable_ms(name))}  # fmt: skip
+        idle = self._noticeable({name: self.lost.idle_ms[name] for name in self.slow if name in self.lost.idle_ms})
+        return {name: (stat, idle_ms) for name, (stat, idle_ms) in idle.items() if idle_ms > self.slow[name][1] / 2}
 
     @cached_property
     def slow_in_one_queue(self) -> Loses:
         """What classes would lose even if one queue led to all threads, if noticeable.
 
         These are classes with avoidable waits or, on a machine that was busy with something else, all that are slow,
-        unless requests compute: then they had their threads for longer because of the machine. Unknown, and so empty,
-        if the workers have no threads.
+        unless requests compute for much of the time that they take alone: then they had their threads for longer
+        because of the machine. Unknown, and so empty, if the workers have no threads.
         """
-        asks_all = self.processors.is_busy_elsewhere and not self.requests_compute
-        names = [*self.avoidable, *(self.slow if asks_all else ())]
-        if not self.slots or not names:
-            return {}
-        waits_ms: dict[str, list[float]] = {name: [] for name in names}
-        for trial in range(1, self.run.trials + 1):
-            answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
+        each_ms, names = self.value(None, "processor", "per_request") or 0.0, [*self.avoidable]
+        least_ms = COMPUTES_MS_PER_S * sum(self.lost.alone_s.values())
+        if self.processors.is_busy_elsewhere and each_ms * sum(map(len, self.lost.waits_ms.values())) < least_ms:
+            names += self.slow
+        waits_ms: defaultdict[str, list[float]] = defaultdict(list)
+        for answered in self.trials if self.slots and names else ():
             waits_s = waiting.waits_in_line_s(answered, self.slots)
             for place, name in enumerate(answered.classes):
-                if name in waits_ms:
-                    waits_ms[name] += (1000 * waits_s[answered.request_class == place]).tolist()
-        stats = {name: self.figures.percentile(name, [TODAY]) for name in names}
-        lost = {name: (stat, float(np.percentile(waits_ms[name], int(stat[1:])))) for name, stat in stats.items()
-                if stat and waits_ms[name]}  # fmt: skip
-        return {name: (stat, ms) for name, (stat, ms) in lost.items() if ms > self._noticeable_ms(name)}
+                waits_ms[name] += (1000 * waits_s[answered.request_class == place]).tolist()
+        return self._noticeable({name: np.array(waits_ms[name]) for name in names if waits_ms[name]})
 
     @cached_property
     def slow_by_machine(self) -> Loses:
@@ -292,6 +268,21 @@ class Symptoms:
         if not self.processors.is_busy_elsewhere or self.computes or self.stall("held") or self.stall("locked"):
             return {}
         return {name: lost for name, lost in self.slow.items() if name not in self.slow_in_one_queue}
+
+    def _noticeable(self, waits_ms: Mapping[str, Times]) -> Loses:
+        """Return what classes lose in the percentile that is measured of them, if it is noticeable."""
+        stats = {name: self.figures.percentile(name, [TODAY]) for name in waits_ms}
+        lost = {name: (stat, float(np.percentile(waits_ms[name], int(stat[1:]))))
+                for name, stat in stats.items() if stat}  # fmt: skip
+        return {name: (stat, ms) for name, (stat, ms) in lost.items() if ms > self._noticeable_ms(name)}
+
+    def _noticeable_ms(self, request_class: str) -> float:
+        """Return from which loss on one request in a hundred of a class loses noticeably much."""
+        takes = self.value(request_class, "response_time", "p50") or 0.0
+        work = max(0.0, takes - (self.value(request_class, "overhead", "p50") or 0.0))
+        return max(WAITS_MS, SLOWER * work)
+
+    # What requests lose at work
 
     @cached_property
     def slower_together(self) -> dict[str, Slower]:
@@ -303,57 +294,51 @@ class Symptoms:
         if self.computing is None or self.computes or self.processors.writes_much:
             return {}
         found: dict[str, Slower] = {}
+        each_ms = self.value(None, "processor", "per_request")
         for name, stat, work_ms in self.rows.execute(_AT_WORK, {"today": TODAY}).fetchall():
-            alone_ms = self.alone_ms.get(name)
+            alone_ms, before_ms = self.alone_ms.get(name), self.value(name, "overhead", "p50")
+            if name in found or alone_ms is None:
+                continue
             # work that computes takes about 1 / (1 - computing) times as long
-            if (
-                name not in found
-                and alone_ms is not None
-                and (stat == "p50" or self._waits_for_others(name))
-                and work_ms >= max(SLOWER_TOGETHER * alone_ms / (1 - self.computing), alone_ms + SLOWER_BY_MS)
-                and (not self.processors.is_busy_elsewhere or work_ms - alone_ms >= self._machine_adds_ms(name))
-            ):
+            least_ms = max(SLOWER_TOGETHER * alone_ms / (1 - self.computing), alone_ms + SLOWER_BY_MS)
+            if self.processors.is_busy_elsewhere:
+                by_machine_ms = math.inf if each_ms is None or before_ms is None else BY_MACHINE * (each_ms + before_ms)
+                least_ms = max(least_ms, alone_ms + by_machine_ms)
+            waits_s = sum(stack.seconds for stack in self.stacks("", name)
+                          if stack.kind in HOLDS and not stack.called.endswith("sleep"))  # fmt: skip
+            if work_ms >= least_ms and (stat == "p50" or waits_s > HELD_PART * self.at_work_s(name)):
                 found[name] = Slower(stat, work_ms, alone_ms)
         return found
 
-    def _waits_for_others(self, request_class: str) -> bool:
-        waits_s = sum(stack.seconds for stack in self.stacks("", request_class)
-                      if stack.kind in HOLDS and not stack.called.endswith("sleep"))  # fmt: skip
-        return waits_s > HELD_PART * self.at_work_s(request_class)
+    def at_work_s(self, request_class: str) -> float:
+        """Return for how long requests of a class were at work."""
+        return self.lost.alone_s.get(request_class, 0.0) + self.lost.at_work_s.get(request_class, 0.0)
 
-    def waits_for(self, classes: Sequence[str]) -> str:
-        """Return for what most waits inside the first of these classes are, of which it is known; empty: unknown."""
-        for name in classes:
-            spent_s: defaultdict[str, float] = defaultdict(float)
-            for stack in self.stacks("", name):
-                if stack.kind != "computes":
-                    spent_s["asgiref" if stack.called.startswith("asgiref.") else stack.kind] += stack.seconds
-            if spent_s:
-                kind, seconds = max(spent_s.items(), key=lambda item: item[1])
-                return kind if seconds > sum(spent_s.values()) / 2 else ""
-        return ""
+    # What the probe saw
 
-    def _machine_adds_ms(self, request_class: str) -> float:
-        """Return what a machine that is busy with something else adds to the work of most requests, at most."""
-        each_ms, waits_ms = self.value(None, "processor", "per_request"), self.value(request_class, "overhead", "p50")
-        return math.inf if each_ms is None or waits_ms is None else BY_MACHINE * (each_ms + waits_ms)
+    def share_of_workers(self, seconds: float) -> float:
+        """Return a time of workers as a share of the time of all workers."""
+        all_s = self.variant.workers * self.loops.span_s
+        return seconds / all_s if all_s else 0.0
 
     def stall(self, what: str) -> Stall | None:
-        """Return how long event loops were held up, on the loop itself (held) or by the lock (locked), if noticeable.
-
-        The times are shares of the time of all workers.
-        """
+        """Return how long loops were held up, on the loop itself (held) or by the lock (locked); None: too little."""
         held = [stall for stall in self.loops.held if (stall.what in ("locked", "collected")) == (what == "locked")]
-        all_s = self.variant.workers * self.loops.span_s
-        total_s = sum(stall.total_s for stall in held)
-        if not all_s or total_s < STALLED * all_s:
+        share = self.share_of_workers(sum(stall.total_s for stall in held))
+        if share < STALLED:
             return None
-        return Stall(total_s / all_s, max(stall.longest_s for stall in held), sum(stall.lost_s for stall in held))
+        return Stall(share, max(stall.longest_s for stall in held), sum(stall.lost_s for stall in held))
 
     @property
     def collected(self) -> float:
         """For which share of the workers' time long runs of the garbage collector held all threads."""
         return self.share_of_workers(sum(stack.seconds for stack in self.loops.stacks if stack.of == "gc"))
+
+    @property
+    def loop_may_be_held(self) -> bool:
+        """Whether loops were seen in code that holds them up, more than in the collector, or nobody watched them."""
+        held = self.share_of_workers(sum(stack.seconds for stack in self.loops.stacks if stack.of == "loop"))
+        return not self.loops.span_s or held - self.collected >= max(STALLED, self.collected)
 
     def stacks(self, of: str, request_class: str | None = None) -> list[Stack]:
         """Return where loops, threads of pools or requests spend their time, each line once, the longest time first.
@@ -369,30 +354,28 @@ class Symptoms:
 
     @cached_property
     def computing_stacks(self) -> list[Stack]:
+        """Where requests, threads of pools and other threads compute."""
+        of = ("", "pool thread", "thread")
+        return [stack for each in of for stack in self.stacks(each) if stack.kind == "computes"]
+
+    @property
+    def computing_beside(self) -> list[Stack]:
         """Where threads compute beside the requests of their worker."""
-        beside = ("thread",) if self.variant.threads == 1 else ("", "pool thread", "thread")
-        return [stack for of in beside for stack in self.stacks(of) if stack.kind == "computes"]
+        return [stack for stack in self.computing_stacks if stack.of == "thread" or self.variant.threads != 1]
 
     @property
     def computes_beside(self) -> float:
-        """For which share of the workers' time threads compute beside the requests of their worker."""
-        return self.share_of_workers(sum(stack.seconds for stack in self.computing_stacks))
-
-    @property
-    def loops_compute(self) -> bool:
-        """Whether functions that compute held up event loops for longer than functions that block."""
-        signs = {"computed": 1, "held": -1}
-        return sum(signs.get(stall.what, 0) * stall.total_s for stall in self.loops.held) > 0
+        """For which share of the workers' time they do."""
+        return self.share_of_workers(sum(stack.seconds for stack in self.computing_beside))
 
     @cached_property
     def full_pools(self) -> dict[str, FullPool]:
         """The pools that were full for a noticeable share of the workers' time, in all trials together."""
-        all_s = self.variant.workers * self.loops.span_s
         found = {}
         for what in ("pool", "executor"):
             pools = [pool for pool in self.loops.pools if pool.what == what]
             total_s = sum(pool.total_s for pool in pools)
-            if all_s and total_s >= STALLED * all_s:
+            if self.share_of_workers(total_s) >= STALLED:
                 known = [pool.at_work * pool.total_s for pool in pools if pool.at_work is not None]
                 found[what] = FullPool(
                     what, max(pool.threads for pool in pools), total_s, sum(pool.lost_s for pool in pools),
@@ -400,10 +383,7 @@ class Symptoms:
                 )  # fmt: skip
         return found
 
-    def share_of_workers(self, seconds: float) -> float:
-        """Return a time of workers as a share of the time of all workers."""
-        all_s = self.variant.workers * self.loops.span_s
-        return seconds / all_s if all_s else 0.0
+    # What requests lose in all
 
     @cached_property
     def lost(self) -> LostTime:
@@ -411,10 +391,7 @@ class Symptoms:
         avoidable_s = deaths_s = 0.0
         waits_ms, idle_ms = (defaultdict[str, list[Times]](list) for _ in range(2))
         before_s, at_work_s, alone_s = (defaultdict[str, float](float) for _ in range(3))
-        for trial in range(1, self.run.trials + 1):
-            answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
-            if not answered.classes:
-                continue
+        for answered in (trial for trial in self.trials if trial.classes):
             lost, known = lost_times(answered, self.alone_ms), waiting.waits_of_variant(self.variant, answered)
             beside_s = np.minimum(known.beside_s, lost.before_s) if known else np.zeros_like(lost.before_s)
             left_s = lost.before_s - beside_s
@@ -433,47 +410,6 @@ class Symptoms:
         waits, idle = ({name: np.concatenate(found) for name, found in of.items()} for of in (waits_ms, idle_ms))
         return LostTime(avoidable_s, deaths_s, waits, idle, before_s, at_work_s, alone_s)
 
-    def at_work_s(self, request_class: str) -> float:
-        """Return for how long requests of a class were at work."""
-        return self.lost.alone_s.get(request_class, 0.0) + self.lost.at_work_s.get(request_class, 0.0)
-
-    @cached_property
-    def lost_to_computing_s(self) -> float:
-        """How much time requests lost because the workers were computing.
-
-        This is all time before their work begins, and as much at work as computing makes work take longer.
-        """
-        computing = min(self.computing or 0.0, 0.99)
-        longer_s = {name: alone_s * computing / (1 - computing) for name, alone_s in self.lost.alone_s.items()}
-        at_work_s = sum(min(lost_s, longer_s[name]) for name, lost_s in self.lost.at_work_s.items())
-        return self.lost.before_of(self.lost.before_s) + at_work_s
-
     def part_of_lost(self, seconds: float) -> float:
         """Return a time that requests lost as a share of all the time that they lost; 0: they lost none."""
         return min(1.0, seconds / self.lost.all_s) if self.lost.all_s else 0.0
-
-    def blockers(self) -> Iterator[tuple[str, float]]:
-        """Yield which classes held the threads of workers while others had an avoidable wait, and their shares."""
-        held_s: defaultdict[str, float] = defaultdict(float)
-        for trial in range(1, self.run.trials + 1):
-            answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
-            waits = waiting.waits_of_variant(self.variant, answered)
-            beside_s = waits.beside_s if waits else np.zeros_like(answered.sent_s)
-            worst = np.argsort(beside_s)[::-1][:MOST_LOOKED_AT]
-            for place in worst[beside_s[worst] > waiting.FROM_S]:
-                mine = answered.worker == answered.worker[place]
-                until_s = np.minimum(answered.ended_s[mine], answered.began_s[place])
-                both_s = np.maximum(0.0, until_s - np.maximum(answered.began_s[mine], answered.sent_s[place]))
-                for request_class in np.unique(answered.request_class[mine]):
-                    name, of_class = answered.classes[request_class], answered.request_class[mine] == request_class
-                    held_s[name] += float(both_s[of_class].sum())
-        total_s = sum(held_s.values()) or 1.0
-        for share, name in sorted(((seconds / total_s, name) for name, seconds in held_s.items()), reverse=True):
-            if share >= AVOIDABLE:
-                yield name, share
-
-    def _noticeable_ms(self, request_class: str) -> float:
-        """Return from which loss on one request in a hundred of a class loses noticeably much."""
-        takes = self.value(request_class, "response_time", "p50") or 0.0
-        work = max(0.0, takes - (self.value(request_class, "overhead", "p50") or 0.0))
-        return max(WAITS_MS, SLOWER * work)

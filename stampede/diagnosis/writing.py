@@ -1,7 +1,6 @@
 """The diagnosis of a run of somebody's own service: from its trials to diagnosis.json."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -18,6 +17,9 @@ from stampede.records.run import TODAY
 from stampede.records.summary import Summary
 from stampede.report.section import Section
 
+_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+Z ", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
+
 
 def write_section(run_folder: Path, summary: Summary) -> Section | None:
     """Write diagnosis.json, if the run measured somebody's own service as it is served today, and return its section.
@@ -29,29 +31,15 @@ def write_section(run_folder: Path, summary: Summary) -> Section | None:
         return None
     folders = [trial_folder(run_folder, *trial.key) for trial in summary.trials
                if trial.variant == TODAY and trial.is_trusted]  # fmt: skip
-    records = [read_trial(folder) for folder in folders]
-    shares = [record.busy_during for record in records if record.busy_during is not None]
+    shares = [share for folder in folders if (share := read_trial(folder).busy_during) is not None]
+    logs = [folder / f"{container.name}.log" for folder in folders for container in read_containers(folder)
+            if container.before and container.before.workers]  # fmt: skip
+    texts = (_TIME.sub("", log.read_text(encoding="utf-8", errors="replace")) for log in logs if log.exists())
+    thrown = next((told for text in texts if _TRACEBACK in text and (told := failure(text))), "")
     with opened(folders) as rows:
         alone_ms = read_alone(run_folder, summary, TODAY)
         loops = read_held(rows, run_folder, summary, TODAY, alone_ms)
         deaths = read_deaths(rows, run_folder, summary, run.variant(TODAY))
         busy = median(shares) if shares else None
-        found = diagnose(summary, run, rows, loops, alone_ms, busy, deaths, _thrown(folders))
-        write_diagnosis(run_folder, found)
+        write_diagnosis(run_folder, diagnose(summary, run, rows, loops, alone_ms, busy, deaths, thrown))
     return read_section(run_folder, summary)
-
-
-def _thrown(folders: Sequence[Path]) -> str:
-    """Return the exception that the application wrote last to its log; empty: it wrote none."""
-    for folder in folders:
-        for container in read_containers(folder):
-            log = folder / f"{container.name}.log"
-            if container.before and container.before.workers and log.exists():
-                text = _TIME.sub("", log.read_text(encoding="utf-8", errors="replace"))
-                if _TRACEBACK in text and (told := failure(text)):
-                    return told
-    return ""
-
-
-_TIME = re.compile(r"^\d{4}-\d\d-\d\dT\S+Z ", re.MULTILINE)
-_TRACEBACK = "Traceback (most recent call last)"

@@ -1,12 +1,12 @@
 """Ask the engine about the containers of a trial: their owner, their services and what they wrote."""
 
+import hashlib
 import json
 import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stampede.docker.cache import digest
 from stampede.docker.client import Machine
 
 OWNER_LABEL = "stampede.owner"
@@ -20,6 +20,11 @@ GENERATORS = ("k6", "client")
 BOX = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534",
        "--pids-limit", "16", "--memory", "64m", "--pull", "never")  # fmt: skip
 """The box of the lab's own small containers."""
+
+
+def digest(content: bytes) -> str:
+    """Return a digest that is short enough for the name of a file."""
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def owner() -> str:

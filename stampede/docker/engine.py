@@ -9,11 +9,12 @@ import shutil
 import subprocess
 import sys
 import time
+from getpass import getuser
 from pathlib import Path
 
 from stampede.docker.client import HERE, DockerError
 from stampede.docker.commands import ANSWERS_WITHIN_S, Say, run_command
-from stampede.docker.facts import PLATFORM, ask_engine, way_into_the_group
+from stampede.docker.facts import PLATFORM, ask_engine
 from stampede.errors import LabError
 from stampede.paths import TOOLS
 from stampede.plan.placement import MemoryBudgets
@@ -148,7 +149,8 @@ def check_that_it_may_be_used() -> None:
             ) from None
         if "permission denied" in error.said.lower():
             raise LabError(
-                "The container engine runs, and this user may not use it.", hint=way_into_the_group()
+                "The container engine runs, and this user may not use it.",
+                hint=f"sudo usermod --append --groups docker {getuser()}, then log in again, or run newgrp docker.",
             ) from None
 
 

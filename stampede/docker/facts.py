@@ -1,9 +1,7 @@
 """What the container engine says of itself: its program, its machine, and the limits that it enforces."""
 
-import grp
 import json
 import os
-import pwd
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -93,18 +91,6 @@ def ask_engine() -> EngineFacts | None:
         unenforced=tuple(words for key, words in _LIMITS.items() if told.get(key) is False),
     )
     return _told[chosen]
-
-
-def way_into_the_group() -> str:
-    """Return how this user gets to the socket of an engine that serves only the members of the group docker."""
-    try:
-        group = grp.getgrnam("docker")
-    except KeyError:
-        return "This machine has no group docker. Ask its administrator who may use the container engine."
-    name = pwd.getpwuid(os.getuid()).pw_name
-    if name in group.gr_mem:
-        return f"{name} is in the group docker, but not yet in this session: log in again, or run newgrp docker."
-    return f"sudo usermod --append --groups docker {name}, then log in again."
 
 
 def combinations() -> list[dict[str, Any]]:

@@ -32,11 +32,5 @@ def problem() -> str | None:
     lacking = [flag for flag in NEEDED if flags and flag not in flags]
     if not lacking:
         return None
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # takes as long as --help
-
     model = model_name(text) or "the processor of this machine"
-    try:
-        package = f"duckdb {version('duckdb')}"
-    except PackageNotFoundError:
-        package = "duckdb"
-    return f"{package} needs a processor with {', '.join(NEEDED)} (x86-64-v3), and {model} lacks {', '.join(lacking)}."
+    return f"duckdb needs a processor with {', '.join(NEEDED)} (x86-64-v3), and {model} lacks {', '.join(lacking)}."

@@ -1,21 +1,29 @@
 """Describe what a run was measured with: the machine, the lab's own files, and the programs in each image."""
 
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 import psutil
+from pydantic import TypeAdapter
 
-from stampede.docker.cache import digest, recall_packages
 from stampede.docker.client import HERE
 from stampede.docker.commands import output
-from stampede.docker.containers import BOX
+from stampede.docker.containers import BOX, digest
 from stampede.docker.engine import engine_cores, engine_version, plugin_version
 from stampede.docker.images import BASE_IMAGES, STAND_IN, digests, label
 from stampede.docker.processor import cpuinfo, model_name
 from stampede.interruption import uninterrupted
 from stampede.paths import IN_CLONE, ROOT
+from stampede.records.folder import write_whole
 from stampede.records.run import Git, Host, Image
+
+MOST_KEPT = 200
+"""How many answers about images are kept; the oldest go first."""
+_VERSIONS = TypeAdapter(dict[str, str])
 
 # Print a line with name and version for each package of Debian or Alpine, each package of Python, and k6.
 _PACKAGES = """\
@@ -79,12 +87,20 @@ def image_records(named: Mapping[str, Sequence[str]]) -> list[Image]:
 def packages_of(identity: str) -> dict[str, str]:
     """Return the version of each package in an image by the package's name (``python/…`` for Python's packages).
 
-    Finding the versions takes a container, so the answer is kept by the image's id, which changes with its contents.
+    Finding the versions takes a container, so the answer is kept in the user's cache folder by the image's id, which
+    changes with its contents. An empty answer is not kept, and an answer that cannot be read is found again.
     """
-    question = f"{identity.removeprefix('sha256:')}-{digest(_PACKAGES.encode())}"
-
-    def look() -> dict[str, str]:
-        said = HERE.told("run", "--rm", "--network", "none", *BOX, "--entrypoint", "sh", identity, "-c", _PACKAGES)
-        return dict(line.split(maxsplit=1) for line in said.splitlines() if len(line.split()) == 2)
-
-    return recall_packages(question, look)
+    file: Path | None = None
+    with suppress(OSError, RuntimeError, ValueError):  # RuntimeError: the user has no home folder
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stampede" / "packages"
+        file = folder / f"{identity.removeprefix('sha256:')}-{digest(_PACKAGES.encode())}.json"
+        return _VERSIONS.validate_json(file.read_bytes())
+    said = HERE.told("run", "--rm", "--network", "none", *BOX, "--entrypoint", "sh", identity, "-c", _PACKAGES)
+    packages = dict(line.split(maxsplit=1) for line in said.splitlines() if len(line.split()) == 2)
+    if packages and file:
+        with suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(file, _VERSIONS.dump_json(packages).decode())
+            for _, path in sorted((path.stat().st_mtime_ns, path) for path in file.parent.glob("*.json"))[:-MOST_KEPT]:
+                path.unlink(missing_ok=True)
+    return packages

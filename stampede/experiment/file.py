@@ -2,18 +2,13 @@
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from stampede.errors import WrongUse
-from stampede.experiment.loads.clients import CLIENT_SCRIPTS
-from stampede.experiment.loads.k6 import K6_SCRIPTS
-from stampede.experiment.loads.settings import Described
 from stampede.experiment.model import DURATION_PATTERN, SETTING_NAME_PATTERN, SETTING_TEXT_PATTERN, Experiment
 from stampede.experiment.yaml_file import YamlFile
 from stampede.paths import EXPERIMENTS
-from stampede.records.mistakes import Place, Wording
+from stampede.records.mistakes import Wording
 from stampede.records.model import NAME_PATTERN
 from stampede.records.nearest import nearest_first
 from stampede.servers import KINDS
@@ -44,27 +39,6 @@ def editor_schema() -> str:
     return json.dumps(Experiment.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _allowed_setting(place: Place, values: Any) -> str | None:  # noqa: ANN401  # the file may hold anything
-    """Return what a script allows as a setting, or as its settings; None at another place, or for no known script."""
-    if place[:1] not in (("load",), ("loads",)) or "settings" not in place:
-        return None
-    at = place.index("settings")
-    for key in place[:at]:
-        values = values[key]
-    declared = (K6_SCRIPTS | CLIENT_SCRIPTS).get(str(values.get("script")))
-    if declared is None:
-        return None
-    given = values["settings"]
-    needed = declared.declared(given if isinstance(given, Mapping) else {})
-    if len(place) == at + 1:
-        return f"a mapping with {', '.join(needed)}"
-    setting = {**needed, **declared.optional}.get(str(place[at + 1]))
-    if setting is None:
-        return f"one of {', '.join(needed)}"
-    quotes = ", without single quotes and backslashes" if isinstance(setting, Described) else ""
-    return setting.allowed + quotes
-
-
 _WORD, _SERVER = next(iter(KINDS.items()))
 WORDING = Wording(
     patterns={
@@ -72,7 +46,7 @@ WORDING = Wording(
         RELEASE_PATTERN: ("a release, digits with dots between them", "27.0.1"),
         CPUSET_PATTERN: ("the numbers of cores", "0-1"),
         SETTING_NAME_PATTERN: ("a name of lower-case letters, digits and underscores", "every_s"),
-        SETTING_TEXT_PATTERN: ("a number, or a word without quotes and backslashes", "wait"),
+        SETTING_TEXT_PATTERN: ("a word without quotes and backslashes", "wait"),
     },
     examples={
         "Api": "{first_s: 5, every_s: 20, stall_s: 5, takes_s: 10}",
@@ -91,5 +65,4 @@ WORDING = Wording(
         "Source": "{title: …, publisher: …, year: 2025}",
         "server": f"{{server: {_WORD}, {', '.join(f'{key}: {value}' for key, value in _SERVER.example.items())}}}",
     },
-    allowed=_allowed_setting,
 )

@@ -2,12 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictInt, ValidationError, model_validator
+from pydantic import AfterValidator, Field, StrictInt, ValidationError, model_validator
 
 from stampede.errors import Misplaced, WrongUse
 from stampede.experiment.entries import ClaimEntry, CurveEntry, PublishedEntry, QuantityEntry
@@ -65,40 +65,8 @@ class Source(Model):
     unknown: list[str] = Field([], description="What the article does not say of its set-up.")
 
 
-def _with_settings(scripts: Mapping[str, LoadScript]) -> Callable[[dict[str, Any]], None]:
-    """Return a function that adds each script's settings to the schema. A load with a relative rate has no RELATIVE."""
-
-    def tell(schema: dict[str, Any]) -> None:
-        schema["properties"]["script"]["enum"] = list(scripts)
-        schema["required"].append("settings")
-        rules = schema["allOf"] = []
-        for name, declared in scripts.items():
-            of_script = {"properties": {"script": {"const": name}}}
-            rules.append({"if": of_script, "then": {"properties": {"settings": declared.schema}}})
-            if declared.settings.keys() >= RELATIVE:
-                said = {"properties": {"settings": {"required": sorted(RELATIVE)}}}
-                rules.append({"if": of_script | {"not": {"required": ["relative"]}}, "then": said})
-
-    return tell
-
-
-def _with_classes(schema: dict[str, Any]) -> None:
-    """Add to the schema of a load that it has classes, or a script with its settings."""
-    _with_settings(K6_SCRIPTS)(schema)
-    schema["required"].remove("settings")
-    a_script = [{"required": ["script"]}, {"required": ["settings"]}]
-    schema["allOf"].append(
-        {"if": {"required": ["classes"]}, "then": {"not": {"anyOf": a_script}}, "else": {"allOf": a_script}}
-    )
-
-
 CLASSES = "classes.js"
 """The script that sends the requests of a load's classes."""
-EARLIER_SCRIPTS = {
-    f"{name}.js"
-    for name in ("arrivals", "calls", "fibonacci", "heavy-mix", "probe", "queries", "rounds", "streams", "users")
-}
-"""Scripts of earlier releases whose loads are now written as classes."""
 
 
 class Script(Model):
@@ -116,9 +84,6 @@ class Script(Model):
     def _script_can(self) -> Self:
         folder, known = self.programs
         if self.script not in known:
-            if self.script in EARLIER_SCRIPTS:
-                like = "classes: {page: {users: 5, takes_s: 1}}"
-                raise Misplaced(f"{self.script} was replaced by classes of requests, e.g. {like}", "script")
             there = nearest_first(self.script, list(known))
             declared = f"has no declaration in stampede/experiment/loads/{folder.name}.py"
             problem = declared if self.script in {path.name for path in folder.iterdir()} else "does not exist"
@@ -149,8 +114,9 @@ class Script(Model):
 class Client(Script):
     """A client that misbehaves in ways that k6 cannot."""
 
-    model_config = ConfigDict(json_schema_extra=_with_settings(CLIENT_SCRIPTS))
-
+    script: str = Field(
+        description="The program that sends the requests.", json_schema_extra={"enum": [*CLIENT_SCRIPTS]}
+    )
     through_balancer: bool = Field(
         False, description="true: it connects where the users connect, so to the balancer if there is one; "
         "false: to the server."
@@ -220,12 +186,12 @@ Cpu = Literal["hold", "burn"]
 class Load(Script):
     """One way to send requests: classes of requests, or a k6 script and its settings; for a duration."""
 
-    model_config = ConfigDict(json_schema_extra=_with_classes)
-
     classes: dict[Name, LoadClass] = Field(
         {}, max_length=20, description="The requests by the name of their class; then script and settings are left out."
     )
-    script: str = Field(CLASSES, description="The program that sends the requests.")
+    script: str = Field(
+        CLASSES, description="The program that sends the requests.", json_schema_extra={"enum": [*K6_SCRIPTS]}
+    )
     duration: Durations
     generators: int = Field(1, ge=1, le=16, description="The number of k6 containers that share the load.")
     client: Client | None = Field(None, description="A client that misbehaves beside k6.")
@@ -248,7 +214,7 @@ class Load(Script):
         if not isinstance(said, Mapping):
             return said
         settings = said.get("settings")
-        has_script = said.get("script") in [*K6_SCRIPTS, *EARLIER_SCRIPTS] or isinstance(settings, Mapping)
+        has_script = said.get("script") in [*K6_SCRIPTS] or isinstance(settings, Mapping)
         if said.get("script", CLASSES) == CLASSES and isinstance(settings, Mapping) and [*settings] == ["classes"]:
             return said  # as a load is written that was read
         if said.get("classes") and not has_script:

@@ -1,13 +1,11 @@
-"""Derive an experiment from another: with requests that compute in a chosen way, or a variant against itself."""
+"""Derive an experiment from another: with requests that compute in a chosen way, or on several machines."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import get_args
 
 from stampede.errors import WrongUse
-from stampede.experiment.model import Cpu, Experiment, Load, unknown_variant
+from stampede.experiment.model import Cpu, Experiment, Load
 from stampede.records.run import OTHERS_CORES
-from stampede.servers.base import Variant
-from stampede.typed import option
 
 
 def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None, cores: int = 0) -> Experiment:
@@ -49,41 +47,3 @@ def generated_on(experiment: Experiment, machines: int) -> Experiment:
 def _with_loads(experiment: Experiment, change: Callable[[Load], Load]) -> Experiment:
     loads = {name: change(load) for name, load in experiment.loads.items()}
     return experiment.model_copy(update={"load": experiment.load and change(experiment.load), "loads": loads})
-
-
-def measured_against_itself(experiment: Experiment, variant: str = "", trials: int = 0) -> Experiment:
-    """Return an experiment whose two variants, a and b, are both ``variant`` (default: the first).
-
-    A rate that is relative to a capacity follows from the capacity of a. Raise WrongUse if the variant is unknown, or
-    if a single one of ``trials`` (0: not given) shows no spread.
-    """
-    variant = variant or next(iter(experiment.variants))
-    if trials == 1:
-        raise WrongUse("A single trial of each variant shows no spread.", hint=option("trials", 5))
-    if variant not in experiment.variants:
-        raise unknown_variant(variant, experiment)
-    served = experiment.variants[variant]
-    loads: dict[str, Load] = {}
-    for name, load in experiment.all_loads.items():
-        relative = load.relative and load.relative.model_copy(update={"of": "a"})
-        if load.is_for(variant) and (relative is None or relative.under in loads):
-            loads[name] = load.model_copy(update={"variants": [], "relative": relative})
-    question = "Which differences on this machine are more than chance?"
-    return _plain_experiment(experiment, f"{variant} against itself", question, loads, {"a": served, "b": served})
-
-
-def served_by(experiment: Experiment, load: str, variants: dict[str, Variant]) -> Experiment:
-    """Return an experiment that measures only these variants, under one load, and claims nothing."""
-    if load not in experiment.all_loads:
-        raise WrongUse(f"The experiment has no load {load!r} any more.", hint="Measure the experiment again first.")
-    asked = experiment.all_loads[load].model_copy(update={"variants": []})
-    question = "Is the way that theory recommends the fastest?"
-    return _plain_experiment(experiment, f"Advice for {load}, tried", question, {load: asked}, variants)
-
-
-def _plain_experiment(
-    experiment: Experiment, title: str, question: str, loads: dict[str, Load], variants: Mapping[str, Variant]
-) -> Experiment:
-    asked = {"title": title, "question": question, "load": None, "loads": loads, "variants": variants}
-    nothing: dict[str, object] = {"because": None, "source": None, "published": [], "claims": [], "curve": None}
-    return experiment.model_copy(update=asked | nothing)

@@ -10,15 +10,15 @@ from pydantic import BaseModel, ValidationError
 from yaml.composer import Composer
 from yaml.constructor import SafeConstructor
 from yaml.cyaml import CParser  # type: ignore[attr-defined]  # its stubs do not name it
-from yaml.parser import Parser
-from yaml.reader import Reader
 from yaml.resolver import Resolver
-from yaml.scanner import Scanner
 
 from stampede.errors import WrongUse
 from stampede.foreign import read_bytes
 from stampede.records.mistakes import PLAIN, Place, Wording, explain, unread
 
+MOST_NODES = 100_000
+"""How many values a YAML file may have, if each alias stands for all that it repeats."""
+BITS = 63
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
@@ -32,11 +32,9 @@ class YamlFile:
         self.path = path
         self.wording = wording
         try:
-            text = read_bytes(path).decode()
-            try:
-                self._root, self.values = _QuickLoader(text).parse()
-            except yaml.YAMLError:  # LibYAML is ten times as fast, but PyYAML explains mistakes better
-                self._root, self.values = _ExplainingLoader(text).parse()
+            loader = _Loader(read_bytes(path).decode())
+            self._root = loader.get_single_node()
+            self.values: Any = None if self._root is None else loader.construct_document(self._root)
         except (OSError, UnicodeDecodeError) as error:
             raise WrongUse(f"{path} cannot be read: {unread(error)}.") from None
         except yaml.MarkedYAMLError as error:
@@ -74,31 +72,38 @@ class YamlFile:
         return line
 
 
-class _Composer(Composer, SafeConstructor, Resolver):
-    """A safe loader without a parser.
+class _Composer(Composer, SafeConstructor, Resolver, CParser):
+    """A safe loader on LibYAML's parser, which is ten times as fast as PyYAML's.
 
     It composes nodes in Python, where a text that is nested too deeply ends in a RecursionError. It refuses a document
     that is too large with all that its aliases repeat.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, text: str) -> None:
+        CParser.__init__(self, text)
         Composer.__init__(self)
         SafeConstructor.__init__(self)
         Resolver.__init__(self)
 
     def compose_document(self) -> yaml.Node | None:
         root = super().compose_document()
-        refuse_bomb(root)
+        sizes: dict[int, int] = {}
+
+        def size(node: yaml.Node) -> int:
+            if id(node) not in sizes:
+                sizes[id(node)] = MOST_NODES + 1  # until it is known: an alias in its own value has no end
+                inner = node.value if isinstance(node, yaml.CollectionNode) else []
+                pairs = isinstance(node, yaml.MappingNode)
+                sizes[id(node)] = 1 + sum(size(each) for item in inner for each in (item if pairs else (item,)))
+            return sizes[id(node)]
+
+        if root is not None and size(root) > MOST_NODES:
+            raise _refused(f"with its aliases it has more than {MOST_NODES:,} values", root)
         return root
 
 
 class _Loader(_Composer):
     """A loader that names the line of each value that cannot be read, or that could not be written again."""
-
-    def parse(self) -> tuple[yaml.Node | None, Any]:
-        """Return the root of the text, and its values."""
-        root = self.get_single_node()
-        return root, None if root is None else self.construct_document(root)
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401  # its stubs are wrong
         """Refuse a key that appears twice: PyYAML would silently keep only the last value."""
@@ -124,40 +129,6 @@ class _Loader(_Composer):
         return value
 
 
-class _QuickLoader(_Loader, CParser):
-    def __init__(self, text: str) -> None:
-        CParser.__init__(self, text)
-        _Loader.__init__(self)
-
-
-class _ExplainingLoader(_Loader, Reader, Scanner, Parser):
-    def __init__(self, text: str) -> None:
-        Reader.__init__(self, text)
-        Scanner.__init__(self)
-        Parser.__init__(self)
-        _Loader.__init__(self)
-
-
-MOST_NODES = 100_000
-"""How many values a YAML file may have, if each alias stands for all that it repeats."""
-
-
-def refuse_bomb(root: yaml.Node | None) -> None:
-    """Raise MarkedYAMLError if aliases make a document of more than MOST_NODES values, or one without an end."""
-    sizes: dict[int, int] = {}
-
-    def size(node: yaml.Node) -> int:
-        if id(node) not in sizes:
-            sizes[id(node)] = MOST_NODES + 1  # until it is known: an alias in its own value has no end
-            inner = node.value if isinstance(node, yaml.CollectionNode) else []
-            pairs = isinstance(node, yaml.MappingNode)
-            sizes[id(node)] = 1 + sum(size(each) for item in inner for each in (item if pairs else (item,)))
-        return sizes[id(node)]
-
-    if root is not None and size(root) > MOST_NODES:
-        raise _refused(f"with its aliases it has more than {MOST_NODES:,} values", root)
-
-
 def foreign_yaml(text: str) -> list[Any]:
     """Return the documents of YAML that somebody wrote for another program. Raise YAMLError if it cannot be read."""
     found = []
@@ -172,15 +143,8 @@ def foreign_yaml(text: str) -> list[Any]:
     return found
 
 
-class _ForeignLoader(_Composer, CParser):
-    """A loader that takes tags, such as Compose's ``!reset``, for what they stand before.
-
-    PyYAML's own parser takes minutes for a thousand open brackets.
-    """
-
-    def __init__(self, text: str) -> None:
-        CParser.__init__(self, text)
-        _Composer.__init__(self)
+class _ForeignLoader(_Composer):
+    """A loader that takes tags, such as Compose's ``!reset``, for what they stand before."""
 
 
 def _construct_tagged(loader: _ForeignLoader, suffix: str, node: yaml.Node) -> Any:  # noqa: ANN401  # YAML may hold anything
@@ -192,7 +156,6 @@ def _construct_tagged(loader: _ForeignLoader, suffix: str, node: yaml.Node) -> A
 
 
 _ForeignLoader.add_multi_constructor("!", _construct_tagged)
-BITS = 63
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 

@@ -139,7 +139,6 @@ def _served_otherwise(trial: LaneTrial, capacity: tuple[int, int] | None) -> Ite
             trial.answered, workers=[f"replay:{1001 + place}" for place in workers], worker=worker, began_s=began_s,
             ended_s=trial.answered.ended_s + later_s,
         )  # fmt: skip
-        assert served.kind
         settings = variant.settings | {"workers": served.workers, "threads": served.threads}
         other = VariantRecord(name=f"what-if-{served.kind.name}", workers=served.workers, settings=settings)
         waits = waiting.waits_of_variant(other, answered)

@@ -127,6 +127,4 @@ KINDS = (
 
 def label_of(option: str) -> str:
     """Return in words how an option with a name such as limit-4x2 serves."""
-    kind = option.rpartition("-")[0].removeprefix("advised-")
-    label = next((each.label for each in KINDS if each.name == kind), None)
-    return option if label is None else f"advised: {label}" if option.startswith("advised-") else label
+    return next((each.label for each in KINDS if each.name == option.rpartition("-")[0]), option)

@@ -16,9 +16,9 @@ import numpy as np
 from stampede.evaluate.metrics import bursts
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import Family, percentile
-from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.evaluate.read.requests import Requests, simulated_requests
 from stampede.evaluate.statistics.estimates import Measured
-from stampede.evaluate.verdict.conclusion import conclude
+from stampede.evaluate.verdict.claims import conclude
 from stampede.predict.system import NotModelled, system_of
 from stampede.records.duration import in_seconds
 from stampede.records.folder import BadRun, read_run, read_values, validated, write_whole
@@ -58,15 +58,16 @@ def predict_run(run: Run) -> list[PredictedCell]:
                 cells.append(PredictedCell(variant=variant.name, load=load.name, missing=str(reason)))
                 continue
             trials = list(_trials(system, variant, load, simulated))
-            values = _values(trials)
+            values = _values(trials, variant, load)
             figures = [
                 PredictedFigure(request_class=of_class, metric=metric, stat=stat, median=middle, low=low, high=high)
                 for (of_class, metric, stat), (middle, low, high) in zip(
                     values, _of_runs(values.values(), run.trials), strict=True
                 )
             ]
-            steps = zip(*map(bursts.simulated_completion_times_ms, trials), strict=False)
-            times = _of_runs([*steps], run.trials) if load.has_small_bursts else []
+            size = load.burst if load.has_small_bursts else None
+            steps = zip(*(bursts.completion_times_ms(trial, size) for trial in trials if size), strict=False)
+            times = _of_runs([*steps], run.trials)
             cells.append(PredictedCell(variant=variant.name, load=load.name, figures=figures, completion_times=times))
     return sorted(cells, key=lambda cell: cell.missing is None)
 
@@ -116,23 +117,23 @@ def _hash(run: Run) -> str:
 
 def _trials(
     system: QueueingSystem, variant: VariantRecord, load: LoadRecord, count: int = SIMULATED
-) -> Iterator[SimulatedTrial]:
+) -> Iterator[Requests]:
     from stampede.theory import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
     seed = crc32(f"{variant.name} {load.name}".encode())
     names = [class_.name for class_ in system.classes]
     for rows in simulate.simulate_trials(system, in_seconds(load.duration), range(seed, seed + count)):
-        yield SimulatedTrial(variant, load, names, rows)
+        yield simulated_requests(load, names, rows)
 
 
 def _values(
-    trials: list[SimulatedTrial], families: Sequence[Family] = FAMILIES
+    trials: list[Requests], variant: VariantRecord, load: LoadRecord, families: Sequence[Family] = FAMILIES
 ) -> dict[tuple[str | None, str, str], list[float]]:
     """Return the values of each statistic that most simulated trials have, and of each percentile that all have."""
     found: dict[tuple[str | None, str, str], list[float]] = {}
     for trial in trials:
         for family in families:
-            for finding in family.measure_simulated(trial):
+            for finding in family.measure(trial, variant, load):
                 for (metric, stat), value in finding.stats.items():
                     found.setdefault((finding.request_class, metric, stat), []).append(value)
     least = {key: len(trials) if percentile(key[-1]) is not None else len(trials) / 2 for key in found}

@@ -112,6 +112,7 @@ SYMPTOMS = {
         "these requests wait inside the application: ",
         {"": "for a pool of connections or threads, a database, a lock or another service.",
          "asgiref": "for the only thread of asgiref's sync_to_async for thread-sensitive calls, its default.",
+         "result": "for a pool of threads or processes, which is too small, or whose work waits itself.",
          "pool": "for a pool of connections, which is smaller than the requests at work need.",
          "lock": "for a lock or a limiter, which others hold.",
          "queue": "for a queue.",

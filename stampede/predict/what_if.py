@@ -1,13 +1,12 @@
 """What if: the requests of a trial, sent at the same times and with the same work, served in another way."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from stampede.evaluate.metrics.waiting import FROM_S, Answered
+from stampede.evaluate.metrics.waiting import Answered
 from stampede.predict.options import MOST_REPLICAS, OPTION_KINDS, OptionKind
 from stampede.predict.system import servers_of
 from stampede.records.queueing import GTHREAD_CONNECTIONS, Queueing
@@ -23,48 +22,17 @@ TURNS = 10
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One way to serve the requests. ``kind`` is None for what was measured.
+    """One other way to serve the requests.
 
     ``worker`` counts the workers of all containers from 0, ``thread`` the threads of each worker.
     """
 
-    kind: OptionKind | None
+    kind: OptionKind
     workers: int
     threads: int
     waits_s: Waits
     worker: npt.NDArray[np.int64]
     thread: npt.NDArray[np.int64]
-
-    @property
-    def waited(self) -> npt.NDArray[np.bool_]:
-        """Which requests waited for more than 50 ms."""
-        return self.waits_s > FROM_S
-
-
-class ReplayedWay(NamedTuple):
-    """One way to serve the requests, and how many waited; ``of_those``: of the requests that waited when measured."""
-
-    way: str
-    workers: int
-    threads: int
-    waited: int
-    of_those: int
-    others: int
-    p99_ms: float
-    longest_ms: float
-
-
-def compared(before: WhatIf, after: Sequence[WhatIf]) -> list[ReplayedWay]:
-    """Return who waited when the requests were measured, and who would have waited with each other way."""
-    return [
-        ReplayedWay(
-            served.kind.label if served.kind else "measured", served.workers, served.threads,
-            int(served.waited.sum()), int((served.waited & before.waited).sum()),
-            int((served.waited & ~before.waited).sum()),
-            1000 * float(np.quantile(served.waits_s, 0.99)), 1000 * float(served.waits_s.max()),
-        )
-        for served in (before, *after)
-    ]  # fmt: skip
 
 
 def can_serve_otherwise(variant: VariantRecord, load: LoadRecord) -> bool:
@@ -72,12 +40,6 @@ def can_serve_otherwise(variant: VariantRecord, load: LoadRecord) -> bool:
     waits_elsewhere = load.database or (load.api or {}).get("one_device")
     blocks_loop = variant.queueing and variant.queueing.blocks_loop
     return not (waits_elsewhere or "CPU" in load.settings or blocks_loop)
-
-
-def as_measured(answered: Answered, variant: VariantRecord) -> WhatIf:
-    """Return what was measured."""
-    waits_s, threads = answered.began_s - answered.sent_s, variant.settings.get("threads") or 1
-    return WhatIf(None, variant.workers, threads, waits_s, answered.worker, np.zeros_like(answered.worker))
 
 
 def serve_otherwise(

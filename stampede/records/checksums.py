@@ -7,6 +7,7 @@ file can also change its hash. If you publish the hash of the manifest itself, e
 import hashlib
 import os
 import re
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
@@ -39,8 +40,8 @@ class FileDifference:
 def seal(run_folder: Path) -> None:
     """Write the hashes of everything that was measured and recorded so far, whole or not at all.
 
-    Hashes that are already in the manifest stay, so a file that was changed later keeps its old hash. Only run.json,
-    which the lab writes again when the run ends, gets a new hash. Raise BadRun if the manifest cannot be understood.
+    Hashes in the manifest stay, so that a changed file keeps its old one; run.json, which is written again, gets a new
+    one. Raise BadRun if the manifest cannot be understood.
     """
     hashes = sealed(run_folder)
     hashes.pop(_REWRITTEN, None)
@@ -90,18 +91,22 @@ def changed_files(run_folder: Path) -> list[FileDifference]:
     """
     hashes = read_manifest(run_folder)
     there = {name for name in files(run_folder) if not is_derived(name)}
-    found = []
-    for name in sorted(hashes.keys() | there):
+    return [*_differences(run_folder, sorted(hashes.keys() | there), there, hashes)]
+
+
+def _differences(
+    run_folder: Path, names: Iterable[str], there: Container[str], hashes: Hashes
+) -> Iterator[FileDifference]:
+    for name in names:
         try:
             if name not in there:
-                found.append(FileDifference(name, f"missing, although {MANIFEST} lists it"))
+                yield FileDifference(name, f"missing, although {MANIFEST} lists it")
             elif name not in hashes:
-                found.append(FileDifference(name, f"not in {MANIFEST}"))
+                yield FileDifference(name, f"not in {MANIFEST}")
             elif sha256(run_folder / name) != hashes[name]:
-                found.append(FileDifference(name, f"changed, its hash differs from {MANIFEST}"))
+                yield FileDifference(name, f"changed, its hash differs from {MANIFEST}")
         except OSError as error:
-            found.append(FileDifference(name, f"cannot be read: {error.strerror or error}"))
-    return found
+            yield FileDifference(name, f"cannot be read: {error.strerror or error}")
 
 
 def raw_files_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> str | None:
@@ -113,17 +118,8 @@ def raw_files_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> s
     of_trial = {name for name in hashes if name.startswith(f"{trial}/")}
     listed = {name for name in of_trial if name.rpartition("/")[0] == trial and _is_evidence(name)}
     there = {f"{trial}/{path.name}" for path in trial_folder.iterdir() if of_trial and _is_evidence(path.name)}
-    for name in sorted(listed | there, key=lambda name: (not PurePosixPath(name).match(POINTS), name)):
-        if name not in there:
-            return f"{trial} has no {PurePosixPath(name).name}"
-        if name not in listed:
-            return f"{name} is not what was measured: it is not in {MANIFEST}"
-        try:
-            if sha256(run_folder / name) != hashes[name]:
-                return f"{name} is not what was measured: its hash differs from {MANIFEST}"
-        except OSError as error:
-            return f"{name} cannot be read: {error.strerror or error}"
-    return None
+    names = sorted(listed | there, key=lambda name: (not PurePosixPath(name).match(POINTS), name))
+    return next(map(str, _differences(run_folder, names, there, hashes)), None)
 
 
 def _is_evidence(name: str) -> bool:
@@ -136,8 +132,12 @@ def files(run_folder: Path) -> list[str]:
 
     Names that begin with a dot are temporary and left out. A link to a folder counts as a file and is never followed.
     """
+
+    def refuse(error: OSError) -> NoReturn:
+        raise error
+
     found = []
-    for parent, folders, names in os.walk(run_folder, onerror=_raise):
+    for parent, folders, names in os.walk(run_folder, onerror=refuse):
         inside = Path(parent).relative_to(run_folder)
         links = [name for name in folders if Path(parent, name).is_symlink()]
         found += [(inside / name).as_posix() for name in names + links if not name.startswith(".")]
@@ -164,7 +164,3 @@ def _can_be_listed(name: str) -> bool:
 
 def _short(text: str) -> str:
     return ascii(text if len(text) <= 100 else text[:100] + "…")
-
-
-def _raise(error: OSError) -> NoReturn:
-    raise error

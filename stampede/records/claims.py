@@ -1,7 +1,7 @@
 """How records name a measured number: its variant, load, class of request, metric and statistic.
 
 Names of metrics and statistics are text here: ``stampede.experiment.entries`` checks those of an experiment's file, and
-``stampede.evaluate.metrics.asked`` those of a run.
+``stampede.evaluate.statistics.estimates`` those of a run.
 """
 
 from typing import Literal, Self

@@ -116,11 +116,7 @@ HeaderName = Annotated[str, Field(pattern=HEADER_PATTERN)]
 
 
 class OwnRequest(Model):
-    """A request to somebody's own application.
-
-    The path may have a query string. Records of a run keep path, headers and body as they are written here, so secrets
-    are written as ``${NAME}``; only k6 and single requests get their values.
-    """
+    """A request to somebody's own application; records keep secrets as they are written here: ``${NAME}``."""
 
     path: str = Field(pattern=PATH_PATTERN, max_length=2000, description="The path, perhaps with a query string.")
     method: str = Field("GET", pattern=METHOD_PATTERN, description="The method.")
@@ -141,10 +137,7 @@ class OwnRequest(Model):
 
 
 class Login(OwnRequest):
-    """How a user logs in before the first request: with ``body``, or with the form of a page and these fields of it.
-
-    The user keeps the cookies. ``token`` names the value of a JSON answer that the user sends as a bearer token.
-    """
+    """How a user logs in before the first request: with ``body``, or with the form of a page and these fields of it."""
 
     method: str = Field("POST", pattern=METHOD_PATTERN, description="The method of a login with a body.")
     form: dict[str, str] = Field(
@@ -167,11 +160,7 @@ class Login(OwnRequest):
 
 
 class OwnRequestClass(OwnRequest, Arrivals):
-    """One class of requests that somebody's own application is asked for. Nobody knows beforehand how long they take.
-
-    If ``expected_status`` is given, a request succeeds if it is answered with this status, otherwise with a status
-    below 400.
-    """
+    """One class of requests to somebody's own application. Nobody knows beforehand how long they take."""
 
     expected_status: int | None = Field(
         None, ge=100, le=599, description="The status with which a request succeeds. Without it, any below 400."
@@ -212,10 +201,7 @@ class RequestClass(Arrivals):
 
 
 def spread_s(takes: Takes) -> tuple[float, float, float]:
-    """Return of durations in seconds the one that a tenth do not exceed, the mean, and the longest.
-
-    The longest of exponential durations is their mean.
-    """
+    """Return of durations in seconds the one that a tenth do not exceed, the mean, and the longest (or the mean)."""
     match takes:
         case Range(least=least, most=most):
             return least + 0.1 * (most - least), (least + most) / 2, most
@@ -314,7 +300,7 @@ def as_json(classes: Mapping[str, RequestClass]) -> str:
 def own_as_json(asked: OwnRequest | Mapping[str, OwnRequest]) -> str:
     """Return a login, or classes, of requests to an own application as JSON, for the setting of a load.
 
-    A setting goes through an env file, so headers and bodies are percent-encoded where a character does not fit.
+    Headers and bodies are percent-encoded where a character does not fit into an env file.
     """
     said = _fitting(asked) if isinstance(asked, OwnRequest) else {name: _fitting(of) for name, of in asked.items()}
     return json.dumps(said, separators=(",", ":"))

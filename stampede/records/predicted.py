@@ -12,8 +12,7 @@ from stampede.records.summary import NotPredicted
 class PredictedFigure(Record):
     """One statistic of a variant under a load; ``request_class`` None: of all classes together.
 
-    ``median`` is that over simulated trials. In 95 of 100 simulated runs, the median of the run's trials lies between
-    ``low`` and ``high``.
+    In 95 of 100 simulated runs, the median of the run's trials lies between ``low`` and ``high``.
     """
 
     request_class: str | None
@@ -27,8 +26,7 @@ class PredictedFigure(Record):
 class PredictedCell(Record):
     """What theory predicts of a variant under a load.
 
-    ``missing`` is the mechanism that theory lacks. ``completion_times`` has the median, low and high of when each
-    request of a burst is answered, in ms.
+    ``completion_times`` has the median, low and high of when each request of a burst is answered, in ms.
     """
 
     variant: str
@@ -39,11 +37,7 @@ class PredictedCell(Record):
 
 
 class PredictedRun(Record):
-    """predicted.json. ``theory``: the version that predicted; ``settings``: a hash of what the prediction follows from.
-
-    A prediction follows from the variants and loads, which of them were measured together, the number of trials and of
-    cores, and nothing else.
-    """
+    """predicted.json. ``theory``: the version that predicted; ``settings``: a hash of all that it follows from."""
 
     theory: int = THEORY
     settings: str

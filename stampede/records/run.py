@@ -29,12 +29,10 @@ TABLED_BURST = 12
 
 
 class Image(Record):
-    """A container image that took part in the run.
+    """A container image that took part in the run; ``stand_in``: what it was built from, as no registry was reached.
 
-    If no registry could be reached, ``stand_in`` names what the image was built from instead. ``digests`` are the
-    digests by which a registry knows the image; stand-ins and images that were built here have no digests.
-    ``packages`` has the version of every package in the image; the names of Python packages begin with ``python/``.
-    ``programs`` has the versions of the programs that the image is for.
+    A registry knows it by its ``digests``; images that were built here have none. The names of Python packages begin
+    with ``python/``. ``programs`` has the versions of the programs that the image is for.
     """
 
     name: str
@@ -93,9 +91,8 @@ class Git(Record):
 class VariantRecord(Record):
     """A variant as it was requested, with the number of workers that its requests should be spread over.
 
-    ``accept`` says whether the workers of one container share a listening socket (``shared``), or whether each worker
-    has a socket of its own (``per-worker``). ``queueing``: how each worker queues requests; None: it is not known. An
-    ``elastic`` server starts and ends workers as it needs them, and has at most ``workers``.
+    ``accept``: the workers of one container share a listening socket (``shared``), or each has its own
+    (``per-worker``). An ``elastic`` server starts and ends workers as it needs them, and has at most ``workers``.
     """
 
     name: str
@@ -133,10 +130,7 @@ class VariantRecord(Record):
 
 
 class ClientRecord(Record):
-    """A client that ran beside k6, as it was requested; ``settings`` is the client's environment.
-
-    ``through_balancer``: it connected to the balancer, if there was one, and not to the server.
-    """
+    """A client that ran beside k6, as it was requested, with its environment; it connects to the server or balancer."""
 
     script: str
     settings: dict[str, str]
@@ -162,11 +156,9 @@ USER_SERVICE, REPLAY = "user-service.js", "replay.js"
 class LoadRecord(Record):
     """A load as it was requested; ``settings`` is the environment of the load's script.
 
-    ``generators`` is how many k6 containers shared the load. ``api`` has the settings of the service that the servers
-    call, times in seconds; ``database`` has the settings of the servers' database; None: there is no such service or
-    database. A load that ``overloads`` asks for more than the servers can answer, so failures are findings.
-    ``relative`` says how the load's rate follows from a capacity. ``loop`` is ``closed`` or ``open``. ``traffic``: the
-    requests as theory simulates them; None: they follow from the settings.
+    ``generators`` k6 containers shared it. ``api`` has the settings of the service that the servers call, times in
+    seconds, and ``database`` those of their database. A load that ``overloads`` asks for more than the servers can
+    answer, so failures are findings. ``traffic``: the requests as theory simulates them; None: as the settings say.
     """
 
     name: str
@@ -254,10 +246,8 @@ class Run(Record):
     """run.json: what was measured, on which machine, and how the run ended.
 
     ``machines`` is empty if everything ran on one machine, which is then ``host``; otherwise ``host`` is the first
-    machine for servers. ``encrypted``: the traffic between machines was encrypted. ``sleeping``: no request uses a
-    core. ``until_decided``: the user asked for rounds until every claim was decided; ``trials`` is then the most rounds
-    that were planned. ``version`` is the lab's. ``outcome`` is ``running``, ``completed``, ``interrupted`` or
-    ``failed``.
+    machine for servers, and the traffic between machines may be ``encrypted``. ``sleeping``: no request uses a core.
+    ``until_decided``: rounds went on until every claim was decided; ``trials`` is the most rounds that were planned.
     """
 
     method: int = 1
@@ -297,10 +287,6 @@ class Run(Record):
     def variant(self, name: str) -> VariantRecord:
         """Return the variant of this name."""
         return next(variant for variant in self.variants if variant.name == name)
-
-    def has_several_workers(self, load: str) -> bool:
-        """Whether any variant under a load has several workers."""
-        return any(variant.workers > 1 for variant in self.variants_under(load))
 
     def variants_under(self, load: str) -> list[VariantRecord]:
         """Return the variants that were to be measured under a load."""
@@ -343,11 +329,10 @@ class Seconds(Record):
 
 
 class Calibration(Record):
-    """How long requests that compute take when they are sent one at a time, before the load.
+    """How long requests that compute (as ``cpu`` says) take when they are sent one at a time, before the load.
 
-    ``cpu`` is how a request computes. ``call_us`` is the length of the calls with which a request holds the
-    interpreter lock; None: the request really computes (``burn``). Each request asks for ``service_time_ms`` of work;
-    ``alone_ms`` has how long a worker was at work on each request.
+    ``call_us`` is the length of the calls with which a request holds the interpreter lock; None: it really computes.
+    Each request asks for ``service_time_ms`` of work; ``alone_ms`` is how long a worker was at work on each.
     """
 
     cpu: str
@@ -373,10 +358,7 @@ class Calibration(Record):
 
 
 class Exchange(Record):
-    """One question to a machine for its time: when it was asked and answered by the lab's clock, and what was told.
-
-    ``told`` is the time by the machine's own clock; all times are epoch seconds.
-    """
+    """A question to a machine for its time: asked and answered by the lab's clock, told by its own; epoch seconds."""
 
     asked: float
     told: float
@@ -384,11 +366,10 @@ class Exchange(Record):
 
 
 class MachineRecord(Record):
-    """What one machine did in a trial, and what its clock told before and after the load.
+    """What one machine did in a trial, its state as in the trial's record, and what its clock told.
 
-    ``hosts`` are the host names of the containers on this machine, as workers name themselves (``host:pid``).
-    ``generators`` are the load generators on this machine, by the names of their files of points (``points-2``).
-    The state of the machine during the load is given as in the record of the trial.
+    ``hosts`` are the host names of its containers, as workers name themselves (``host:pid``), and ``generators`` its
+    load generators, by the names of their files of points (``points-2``).
     """
 
     name: str
@@ -401,10 +382,7 @@ class MachineRecord(Record):
 
 
 class ContainerLog(Record):
-    """What the engine kept of what a container wrote to its standard output and standard error, in bytes.
-
-    ``before`` is what it had kept when the load began. ``cut``: the engine has dropped the beginning since then.
-    """
+    """How many bytes of a container's output the engine kept, and had at first; ``cut``: not the beginning."""
 
     kept: int
     before: int = 0
@@ -414,12 +392,10 @@ class ContainerLog(Record):
 class TrialRecord(TrialPart):
     """trial.json: one variant under one load, measured once.
 
-    The state of the machine is given in shares between 0 and 1: ``busy`` and ``steal`` are shares of the time of all
-    cores, ``pressure`` is the share of the time in which something waited for a processor. None: the machine does not
-    report it. ``settings`` has the settings that each container reports, by the container's name. ``calibration`` is
-    None if no request computes. ``visits_per_s`` is the load's rate if the rate follows from a measured capacity.
-    ``machines`` is empty if all containers ran on one machine. ``logs`` has the logs of containers, by their names.
-    ``outcome`` is ``measured``, ``interrupted`` or ``failed``.
+    ``busy`` and ``steal`` are shares of the time of all cores, ``pressure`` is the share of the time in which something
+    waited for a processor; None: the machine does not report it. ``settings`` has what each container reports, by name.
+    ``calibration`` is None if no request computes. ``visits_per_s``: the rate followed from a measured capacity.
+    ``machines`` is empty if all containers ran on one machine.
     """
 
     outcome: Literal["measured", "interrupted", "failed"]

@@ -19,10 +19,9 @@ ArticleVerdict = Literal["same", "partly the same", "different", "undecided"]
 
 
 class TrialValidity(TrialPart):
-    """The verdict on one trial. ``reasons`` has the reasons to doubt the trial, and notes, also on a valid trial.
+    """The verdict on one trial. ``notes`` are those of the ``reasons`` that are findings, and no doubt about the trial.
 
-    ``notes`` are those of the reasons that are findings, and no doubt about the trial. ``classes`` has the classes of
-    request whose figures are invalid although the trial is not, each with the reason.
+    ``classes`` has the classes of request whose figures are invalid although the trial is not, each with the reason.
     """
 
     verdict: Verdict
@@ -55,10 +54,9 @@ def suspect_trials(trials: Iterable[TrialValidity], of: str = "") -> str:
 
 
 class Validity(Record):
-    """The verdict on a run: the verdict on its worst trial, with all reasons to doubt the run.
+    """The verdict on a run: that on its worst trial. ``of_run`` are the reasons that are about no single trial.
 
-    ``of_run`` are those of the reasons that are about the run as a whole. ``notes`` are those that are findings in
-    trials, and no doubt about the run.
+    ``notes`` are those of the ``reasons`` that are findings, and no doubt about the run.
     """
 
     verdict: Verdict
@@ -75,10 +73,9 @@ class Validity(Record):
 class Estimate(Record):
     """One number with its doubt, as published, predicted and measured: from ``n`` rows in ``trials`` trials.
 
-    ``request_class`` is None for all classes together. ``values`` has the value of each trial by the number of the
-    trial, and ``measured`` is their median. ``low`` and ``high`` are the ends of its 95 % interval (see
-    ``statistics``); None: there is no interval. ``pooled``: single trials have too few requests for the percentile, so
-    ``measured`` is the percentile of the requests of all trials together, and ``values`` is empty.
+    ``request_class`` is None for all classes together. ``measured`` is the median of ``values``, by the trial's number,
+    and ``low`` and ``high`` are the ends of its 95 % interval; None: there is none. ``pooled``: single trials have too
+    few requests for the percentile, so it is that of the requests of all trials together, and ``values`` is empty.
     In 95 of 100 simulated runs, the median lies between ``predicted_low`` and ``predicted_high``.
     """
 
@@ -119,10 +116,7 @@ class Estimate(Record):
 
 
 class WorkerRow(TrialPart):
-    """How many requests of one class one worker answered in one trial, and which share of the class this is.
-
-    ``connections`` is how many connections brought these requests; 0 if the server cannot tell.
-    """
+    """How many requests of a class a worker answered, by how many connections (0: the server cannot tell)."""
 
     request_class: str | None
     worker: str
@@ -240,10 +234,9 @@ class ArticleConclusion(Record):
 
 
 class ArticleFigures(Record):
-    """How many published figures have each verdict.
+    """How many published figures are within the tolerance, within it but for the floor, and so on.
 
-    ``within`` counts the figures within the tolerance, ``floor`` those that are within it once the floor is subtracted,
-    and ``short`` those for which the run had too few requests.
+    ``short``: the run had too few requests for them.
     """
 
     within: int
@@ -286,9 +279,8 @@ class Article(Record):
 class CompletionTimesRow(Record):
     """The response times of a burst in ms, in order of completion, as published and measured.
 
-    ``low`` and ``high`` are the intervals of the medians over trials; None: there are fewer than two trials. ``low``
-    and ``high`` are shorter than ``measured`` if only one trial has the last steps, because requests failed in the
-    other trials.
+    ``low`` and ``high`` are the intervals of the medians over trials; None: there are fewer than two trials. They are
+    shorter than ``measured`` if only one trial has the last steps, because requests failed in the others.
     """
 
     variant: str
@@ -308,23 +300,10 @@ class NotPredicted(Record):
     missing: str
 
 
-class WaveRow(TrialPart):
-    """How many requests of one burst a worker began in one wave.
-
-    A wave lasts as long as one request asks for. Waves and bursts are counted from 1.
-    """
-
-    burst: int
-    worker: str
-    wave: int
-    requests: int
-
-
 class RateStepRow(TrialPart):
     """How many visits one trial made while the rate was ``per_s`` visits a second, and how many of them failed.
 
-    If the rate does not climb, the trial has one such row. If the load has a bound of lateness (``rate_within``), the
-    rows count requests instead of visits, and ``failed`` counts those that were late.
+    If the load has a bound of lateness (``rate_within``), the rows count requests, and those that were late.
     """
 
     per_s: int
@@ -340,39 +319,21 @@ class ErrorRow(TrialPart):
     requests: int
 
 
-class MachineClock(Record):
-    """The clock of one machine in one trial, and the containers there by their hosts and files of points.
-
-    When the clock showed ``since`` (epoch seconds), it was ``ahead_ms`` ahead of the lab's clock, and it gained
-    ``drift_ppm`` microseconds in every second. During the load, it was never more than ``uncertain_ms`` from this.
-    """
-
-    machine: str
-    hosts: list[str]
-    generators: list[str]
-    since: float
-    ahead_ms: float
-    drift_ppm: float
-    uncertain_ms: float
-
-
 class TrialClocks(TrialPart):
-    """The clocks in a trial whose containers ran on several machines.
+    """The clocks of a trial whose containers ran on several machines, by the hosts of its containers.
 
-    ``apart_ms`` is how far the difference between the clocks of ``pair``, the machines of a load generator and of a
-    server, may be from what was found. No other pair is less certain. None: no request went to another machine.
+    When a clock showed the third number (epoch seconds), it was the first number of seconds ahead of the lab's; it
+    gained the second number of seconds in every second.
     """
 
-    pair: tuple[str, str] | None
-    apart_ms: float
-    machines: list[MachineClock]
+    hosts: dict[str, tuple[float, float, float]]
 
 
 class Summary(Record):
     """All results of one run.
 
-    ``completion_times`` and ``waves`` have rows only if requests came in bursts, ``rate_steps`` only if visits came or
-    a rate climbed. ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is
+    ``completion_times`` has rows only if requests came in bursts, ``rate_steps`` only if visits came or a rate climbed.
+    ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is
     about how many seconds it took to measure every variant once under every load. ``clocks`` has rows only for trials
     whose containers ran on several machines. ``article`` is the verdict on the article; None: it published no figures.
     """
@@ -387,9 +348,9 @@ class Summary(Record):
     claims: list[ClaimRow]
     published: list[PublishedRow] = Field([])
     article: Article | None = Field(None, exclude_if=lambda value: value is None)
-    differences: list[Any] = Field([], exclude=True)  # earlier releases wrote it, mostly empty
+    differences: list[Any] = Field([], exclude=True)  # earlier releases wrote these two
+    waves: list[Any] = Field([], exclude=True)
     completion_times: list[CompletionTimesRow] = Field([])
-    waves: list[WaveRow] = Field([])
     rate_steps: list[RateStepRow] = Field([])
     errors: list[ErrorRow] = Field([])
     not_predicted: list[NotPredicted] = Field([])

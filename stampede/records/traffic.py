@@ -28,11 +28,10 @@ class Work(Record):
 
 
 class TrafficClass(Record):
-    """One class of requests, which repeat their ``work`` as often as ``rounds`` says.
+    """One class of requests, which repeat their ``work`` in ``rounds``, and fail if nobody answers in ``patience_s``.
 
-    The requests come from ``users`` who wait for each answer and then pause, at a rate, at ``rates_rps`` one after the
-    other, which share the duration equally, or ``burst`` requests at once ``every_s`` seconds. A request that is not
-    answered within ``patience_s`` fails; None: it waits for as long as it takes.
+    They come from ``users`` who wait for each answer and then pause, at a rate, at ``rates_rps`` one after the other,
+    which share the duration equally, or ``burst`` requests at once ``every_s`` seconds.
     """
 
     users: int | None = None
@@ -103,10 +102,9 @@ def climbing_rates(first: float, last: float, steps: int) -> list[int]:
 
 
 def rates_per_s(settings: Mapping[str, str], duration: str) -> list[int]:
-    """Return how many visits are due per second in each level; empty if one of the three settings is missing.
+    """Return how many visits are due per second in each level of STEP_S seconds; empty if a setting is missing.
 
-    Each level lasts STEP_S seconds. The rate of the first level is FIRST_PER_S, and the rate of the last level is
-    LAST_PER_S. From each level to the next, the rate grows by the same factor.
+    From FIRST_PER_S to LAST_PER_S, the rate grows by the same factor from each level to the next.
     """
     if not {"FIRST_PER_S", "LAST_PER_S", "STEP_S"} <= settings.keys():
         return []

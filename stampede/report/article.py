@@ -57,10 +57,7 @@ def _short_name(run: Run) -> str:
 
 
 def figures_counted(summary: Summary, article: Article) -> str:
-    """Return how many of the published figures have each verdict; the counts add up to all figures.
-
-    The floor is how much more a request costs in the article while nobody waits.
-    """
+    """Return how many of the published figures have each verdict; the counts add up to all figures."""
     figures, floors_ms = article.figures, [floor.ms for floor in _used_floors(summary, article)] or [0.0]
     floor = " to ".join(dict.fromkeys((number(min(floors_ms)), number(max(floors_ms)))))
     counts = (

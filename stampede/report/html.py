@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import duckdb
 from markupsafe import Markup
@@ -12,18 +11,18 @@ from stampede.predict.lanes import load_lanes
 from stampede.records.folder import read_run, trial_folder, write_whole
 from stampede.records.run import Run
 from stampede.records.summary import Summary
-from stampede.report.answer import FirstFigure, first_figure, key_claims
+from stampede.report.answer import first_figure, key_claims
 from stampede.report.article import article_sentence, article_tables
-from stampede.report.figures import pictures, published_picture
+from stampede.report.figures import pictures
+from stampede.report.figures.drawing import svg
+from stampede.report.figures.published import published_chart
 from stampede.report.page import render, script_json
 from stampede.report.screen.columns import deciding_columns
 from stampede.report.section import Section
 from stampede.report.tables.quantities import (
-    clocks_table,
     counting_tables,
     legend,
     quantity_tables,
-    visits_tables,
 )
 from stampede.report.tables.verdicts import claims_table, published_table
 from stampede.report.timeline.load import LoadTimeline, load_timeline
@@ -38,13 +37,13 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
     run = read_run(run_folder)
     trusted = [trial_folder(run_folder, *trial.key) for trial in summary.trials if trial.is_trusted]
     with opened(trusted) as database:
-        figures = sorted(pictures(database, run, summary), key=lambda picture: not picture.telling)
+        figures = list(pictures(database, run, summary))
         timelines = [
             (load, _data(run, load))
             for lanes in load_lanes(database, run_folder, run, summary)
             for load in [load_timeline(run, lanes)]
         ]
-    quantities = list(quantity_tables(run, summary))
+    quantities, chart = list(quantity_tables(run, summary)), published_chart(run, summary)
     verdicts = claims_table(run, summary, explained=True) if summary.claims else None
     common = {
         key: value
@@ -52,15 +51,15 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         if all(repr(variant.settings.get(key)) == repr(value) for variant in run.variants)
     }
     _, lead = deciding_columns(run, summary, section.columns if section else ())
-    bars_title, bars = "", list[Bar]()
+    bars_title, bars = "", list[tuple[str, str, float]]()
     if lead:  # a bar for each variant, of what the answer is about
         rows = {variant.name: lead.group.row(summary, variant.name, lead.stat) for variant in run.variants}
         labels, of = section.labels if section else {}, lead.group
-        bars = bars_of([
+        bars = [
             (labels.get(name, name), short_figure(row.unit, row.measured), row.measured)
             for name, row in rows.items()
             if row and row.measured is not None
-        ])  # fmt: skip
+        ]
         whose = f"{of.request_class} requests, " if of.request_class else ""
         under = f" ({of.load})" if of.load and len(run.loads) > 1 else ""
         measured = of._replace(load=None, request_class=None, stats=(lead.stat,)).title(run, stat=lead.stat)
@@ -85,39 +84,14 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
         verdicts=verdicts,
         article=article_sentence(run, summary),
         article_tables=list(article_tables(run, summary)),
-        published_picture=published_picture(run, summary),
+        published_picture=Markup(svg(chart)) if chart else None,  # noqa: S704  # we draw it
         published=published_table(run, summary) if summary.published else None,
-        clocks=clocks_table(run, summary),
         quantities=quantities,
         legend=legend(run, quantities),
         further=list(counting_tables(run, summary)),
-        made_visits=any(visits_tables(run, summary)),
         common=common,
     )
     write_whole(run_folder / "report.html", page)
-
-
-class Bar(NamedTuple):
-    """A value of what the answer is about, and how long its bar is: a part of the longest, in percent."""
-
-    label: str
-    figure: str
-    percent: float
-
-
-def bars_of(found: Sequence[tuple[str, str, float]]) -> list[Bar]:
-    """Return a bar for each label, figure and value."""
-    longest = max((value for *_, value in found), default=0.0) or 1.0
-    return [Bar(label, figure, round(100 * value / longest, 1)) for label, figure, value in found]
-
-
-class Opening(NamedTuple):
-    """What a page opens with: sentences, of which the first is the verdict; its number; and a bar for each row."""
-
-    sentences: Sequence[str]
-    first: FirstFigure | None = None
-    bars_title: str = ""
-    bars: Sequence[Bar] = ()
 
 
 def timeline_page(
@@ -125,20 +99,26 @@ def timeline_page(
     run_folder: Path,
     run: Run,
     summary: Summary,
-    said: Opening,
+    sentences: Sequence[str],
     capacity: tuple[int, int],
     title: str = "",
     began_s: float | None = None,
+    first: tuple[str, str] | None = None,
+    bars_title: str = "",
+    bars: Sequence[tuple[str, str, float]] = (),
 ) -> str:
     """Return a page that has only the timeline of the requests in a database, below what it opens with.
 
-    As many workers and threads as ``capacity`` has serve the requests in the lanes that are computed. ``title`` stands
-    in the place of the timeline's own. ``began_s``: when the first request was sent, in seconds since 1970, if the axis
-    shows the time of day.
+    It opens with sentences, of which the first is the verdict, perhaps with its number and what it is (``first``), and
+    with ``bars``, which have a label, a figure and a value, below their ``bars_title``.
+
+    ``capacity`` workers and threads serve the requests in the lanes that are computed. ``title`` replaces the
+    timeline's own. ``began_s``: when the first request was sent (epoch seconds), if the axis shows the time of day.
     """
     loads = [load_timeline(run, lanes) for lanes in load_lanes(database, run_folder, run, summary, capacity)]
     timelines = [(load._replace(title=title or load.title), _data(run, load, began_s)) for load in loads]
-    return render("alone.html", *_SCRIPTS, run=run, timelines=timelines, said=said)
+    return render("alone.html", *_SCRIPTS, run=run, timelines=timelines, sentences=sentences, first=first,
+                  bars_title=bars_title, bars=bars)  # fmt: skip
 
 
 def _cite(run: Run) -> str:

@@ -16,13 +16,11 @@ from stampede.report.tables import COUNTS, Table
 from stampede.report.tables.quantities import (
     counting_tables,
     legend,
-    not_predicted_table,
     quantity_tables,
     stairs_tables,
-    workers_tables,
 )
 from stampede.report.tables.verdicts import claims_table, published_table
-from stampede.report.wording import doubts_of, trials_phrase
+from stampede.report.wording import doubts_of, load_suffix, trials_phrase
 
 _STYLES = {
     "reproduced": "green", "not reproduced": "red", "contradicted": "red", "undecided": "yellow",
@@ -84,7 +82,6 @@ def _counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
     """Yield the tables of what was counted; a staircase has all its steps in one cell, which may wrap."""
     for table in counting_tables(run, summary):
         yield _in_one_cell(table) if table.head[-1][0].isdigit() else table
-    yield from workers_tables(run, summary)
 
 
 def _verdict_tables(run: Run, summary: Summary, section: Section | None) -> Iterator[Table]:
@@ -103,7 +100,9 @@ def print_predicted(console: Console, run: Run, summary: Summary) -> None:
     quantities = [*quantity_tables(run, summary)]
     _print_all(console, [*quantities, *map(_in_one_cell, stairs_tables(run, summary))])
     _print_legend(console, run, quantities)
-    _print_all(console, [not_predicted_table(run, summary)] if summary.not_predicted else [])
+    rows = [(f"{row.variant}{load_suffix(run, row.load)}", row.missing) for row in summary.not_predicted]
+    table = Table("Without a prediction", ("variant", "because theory lacks"), rows, words=2)
+    _print_all(console, [table] if rows else [])
 
 
 def _print_legend(console: Console, run: Run, quantities: Iterable[Table]) -> None:

@@ -14,11 +14,6 @@ from stampede.records.run import Run
 from stampede.records.summary import ClaimRow, PublishedRow, Summary, suspect_trials
 
 
-def median_suffix(run: Run) -> str:
-    """Return the end of a title whose numbers are medians over trials; empty for one trial."""
-    return f", median of {run.trials} trials" if run.trials > 1 else ""
-
-
 def trials_phrase(summary: Summary) -> str:
     """Return how many trials are in doubt, e.g. of 9 trials, 2 are suspect and counted all the same."""
     trials = plural(len(summary.trials), "trial")
@@ -39,10 +34,7 @@ _EFFECTS = {"invalid": " and left out", "suspect": " and counted all the same", 
 
 
 def doubts_of(run: Run, summary: Summary, most: int | None = None) -> list[str]:
-    """Return the reasons to doubt a run: all, or at most so many.
-
-    Reasons that differ only in their numbers are one, with how many trials have it.
-    """
+    """Return the reasons to doubt a run, or at most so many; reasons that differ only in their numbers are one."""
     alike: dict[str, list[str]] = {}
     for trial in summary.trials:
         left_out = "" if trial.is_trusted else f"{trial.verdict}: "
@@ -88,8 +80,7 @@ def divisor_suffix(by: float) -> str:
 def figures_phrase(row: PublishedRow) -> str:
     """Return how many figures of a published row were reproduced, and the other figures by their verdicts.
 
-    A measured figure is told as measured / published, with the ends of the interval if it is undecided, and a star
-    marks the percentile of all trials together. An interval of fewer than three trials tells a reader nothing.
+    They are told as measured / published, with the interval if undecided; a star marks a pooled percentile.
     """
     by_verdict: dict[str, list[str]] = {}
     for figure in row.figures:

@@ -1,4 +1,4 @@
-"""What all experiments of this machine say of everything that the articles published: one figure after the other."""
+"""What all experiments of a machine say of everything that the articles published: one figure after the other."""
 
 import json
 import re
@@ -7,12 +7,16 @@ from pathlib import Path
 
 from pydantic import Field
 
+from stampede.paths import ROOT
 from stampede.records.folder import BadRun, read_run, read_summary, write_whole
 from stampede.records.model import Record
 from stampede.records.run import METHOD
 from stampede.records.summary import Article, PublishedFigure
 from stampede.report.article import article_sentence
 from stampede.reproduce.shown import Shown, shown_of
+
+REFERENCE = ROOT / "docs" / "experiments" / "reference.json"
+"""What the experiments said on the machine of this lab's authors. The tables of their pages follow from it."""
 
 
 class Figure(PublishedFigure):
@@ -26,7 +30,7 @@ class Figure(PublishedFigure):
 
 
 class Reproduced(Record):
-    """What one experiment's run says. ``claims`` counts the verdicts on claims; ``report`` is a path or empty.
+    """What one experiment's run says. ``claims`` counts the verdicts on claims.
 
     ``judged`` is the verdict on the article, and ``sentence`` is the same in words; None: nothing was published.
     ``shown`` is what the experiment's page in docs/ shows.
@@ -45,7 +49,6 @@ class Reproduced(Record):
     sentence: str | None = None
     figures: list[Figure]
     shown: Shown | None = None
-    report: str = ""
 
     @property
     def words(self) -> str:
@@ -59,7 +62,7 @@ class Reproduction(Record):
     experiments: list[Reproduced]
 
 
-def read_reproduced(folder: Path, results: Path) -> Reproduced:
+def read_reproduced(folder: Path) -> Reproduced:
     """Return what a run says of its published figures and claims. Raise BadRun if it cannot be read."""
     run, summary = read_run(folder), read_summary(folder)
     found = [claim.verdict for claim in summary.claims]
@@ -82,7 +85,6 @@ def read_reproduced(folder: Path, results: Path) -> Reproduced:
             for figure in row.figures
         ],
         shown=shown_of(run, summary),
-        report=str((folder / "report.html").relative_to(results)),
     )
 
 
@@ -111,8 +113,7 @@ def read_reproduction(path: Path) -> Reproduction:
 
 def write_reproduction(path: Path, found: Reproduction) -> None:
     """Write what the experiments of this machine say to a file with a line for each figure and each row of a table."""
-    kept = [experiment.model_copy(update={"report": ""}) for experiment in found.experiments]
-    write_whole(path, _in_lines(Reproduction(experiments=kept).model_dump(mode="json")) + "\n")
+    write_whole(path, _in_lines(found.model_dump(mode="json")) + "\n")
 
 
 def _in_lines(value: object) -> str:

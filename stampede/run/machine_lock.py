@@ -3,7 +3,7 @@
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from math import inf
@@ -18,12 +18,8 @@ TELL_AGAIN_S, LOOK_AGAIN_S = 60, 0.2
 
 
 @contextmanager
-def machine_lock(say: Say, doing: str = "") -> Iterator[Callable[[str], None]]:
-    """Hold the lock of this machine, and wait for it first: two runs at the same time would disturb each other.
-
-    ``doing`` is the command that holds the lock. Yield a function that tells labs that wait for the lock at which step
-    the command is.
-    """
+def machine_lock(say: Say, doing: str = "") -> Iterator[None]:
+    """Hold the lock of this machine for the command ``doing``, and wait for it first; say meanwhile who holds it."""
     descriptor, told_s = -1, -inf
     for mode in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT | os.O_EXCL):  # another user may have made the file
         with suppress(OSError):
@@ -38,34 +34,15 @@ def machine_lock(say: Say, doing: str = "") -> Iterator[Callable[[str], None]]:
                 break
             if time.monotonic() - told_s > TELL_AGAIN_S:
                 told_s = time.monotonic()
-                say(f"Another run is measuring ({_holder(descriptor)}). This run starts when that run has ended.")
+                noted = os.pread(descriptor, 1000, 0).decode(errors="replace")
+                process, since, holds = [*noted.split("\n"), "", "", ""][:3]
+                who = ", ".join(filter(None, [f"process {process}", since and f"since {since}", holds]))
+                stop = f"; to stop it: kill {process}" if process.isdecimal() else ""
+                say(f"Another run is measuring ({who}{stop}). This run starts when that run has ended.")
             time.sleep(LOOK_AGAIN_S)
-        began = f"{os.getpid()}\n{datetime.now().astimezone():%H:%M}\n{doing}\n"
-        noted: list[str] = []
-
-        def note(step: str) -> None:
-            if noted[-1:] == [step]:
-                return
-            noted[:] = [step]
-            with suppress(OSError):  # the lock file of another user can be locked but not written
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{began}{step}\n".encode(), 0)
-
-        note("")
-        yield note
+        with suppress(OSError):  # the lock file of another user can be locked but not written
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n{datetime.now().astimezone():%H:%M}\n{doing}\n".encode(), 0)
+        yield
     finally:
         os.close(descriptor)
-
-
-def wait_for_turn(say: Say) -> None:
-    """Wait until no other run is measuring on this machine."""
-    with machine_lock(say):
-        pass
-
-
-def _holder(descriptor: int) -> str:
-    """Return who holds the lock: its process and how to stop it, since when, and what it does."""
-    noted = os.pread(descriptor, 1000, 0).decode(errors="replace").strip()
-    process, since, doing, step = [*noted.split("\n"), "", "", "", ""][:4]
-    said = [f"process {process}", since and f"since {since}", doing, step and f"now: {step}"]
-    return ", ".join(filter(None, said)) + (f"; to stop it: kill {process}" if process.isdecimal() else "")

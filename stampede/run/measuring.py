@@ -49,7 +49,7 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
     from stampede.docker.cluster.ready import memory_budgets  # noqa: PLC0415
     from stampede.docker.doctor import make_ready  # noqa: PLC0415
     from stampede.docker.images import images_of  # noqa: PLC0415
-    from stampede.run.machine_lock import wait_for_turn  # noqa: PLC0415
+    from stampede.run.machine_lock import machine_lock  # noqa: PLC0415
     from stampede.run.results import check_room  # noqa: PLC0415
     from stampede.run.run import run_plan  # noqa: PLC0415
 
@@ -57,7 +57,8 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
     options.plan(experiment)  # report wrong use before waiting for another run
     check_room(request.results, live=request.live)
     with interruptible():
-        wait_for_turn(say)
+        with machine_lock(say):  # until it is this run's turn
+            pass
         plan = options.plan(experiment, memory_budgets(request.cluster), live=request.live)
         busy = is_busy()
         if not request.only_check:

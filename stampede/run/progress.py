@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.text import Text
 
 from stampede.docker.commands import Say
-from stampede.docker.machine_usage import Progress
 from stampede.plan import Plan, timing
 from stampede.records.plural import plural
 from stampede.records.run import TrialRecord
@@ -27,14 +26,6 @@ BatchEnd = Callable[[Sequence[TrialRecord]], None]
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What shows the steps of a run, and the ends of its batches."""
-
-    progress: Progress
-    end_batch: BatchEnd
-
-
-@dataclass(frozen=True)
 class Expected:
     """About how long the batches of a plan take, and what comes before the first of them, in seconds.
 
@@ -46,51 +37,15 @@ class Expected:
     before_s: float = 0.0
     budget_s: float | None = None
 
-    def left(self, took_s: Sequence[float], since_s: float, spent_s: float) -> str:
-        """Return how long the run still takes, in words.
-
-        The first batches took so long, ``since_s`` has passed since the last of them ended, and ``spent_s`` in all.
-        """
-        if self.budget_s is not None:
-            return f"at most {time_in_words(round(max(self.budget_s - spent_s, 0)))} left"
-        passed_s = since_s if took_s else since_s - self.before_s
-        left_s = timing.left_s(self.batches_s, took_s, passed_s) + timing.report_s(self.plan)
-        return f"{time_in_words(round(left_s))} left"
-
 
 @contextmanager
-def showing_progress(expected: Expected) -> Iterator[Shown]:
+def showing_progress(expected: Expected) -> Iterator["TrialLines | LiveLine"]:
     """Yield what shows a run: a live line on a terminal, plain lines elsewhere."""
     if talk.is_terminal:
         with LiveLine(talk, expected).showing() as shown:
             yield shown
     else:
-        yield Shown(late_words(say), trial_lines(say))
-
-
-def late_words(say: Say) -> Progress:
-    """Return a Progress that says only which steps take much longer than expected."""
-    step, next_word_s = "", 0.0
-
-    def progress(what: str, spent_s: float, expected_s: float) -> None:
-        nonlocal step, next_word_s
-        if step != what:
-            step, next_word_s = what, expected_s + WORD_EVERY_S
-        if spent_s >= next_word_s:
-            next_word_s = spent_s + WORD_EVERY_S
-            say(f"{what}: {spent_s:.0f} s of about {expected_s:.0f} s …")
-
-    return progress
-
-
-def trial_lines(say: Say) -> BatchEnd:
-    """Return a function that says a line for each trial of a batch."""
-
-    def end_batch(trials: Sequence[TrialRecord]) -> None:
-        for trial in trials:
-            say(trial_line(trial))
-
-    return end_batch
+        yield TrialLines(say)
 
 
 def trial_line(trial: TrialRecord) -> str:
@@ -98,6 +53,26 @@ def trial_line(trial: TrialRecord) -> str:
     name = f"{trial.variant} ({trial.load}, trial {trial.trial})"
     took = f"{trial.seconds.load:.0f} s of load" if trial.seconds.load else "no load"
     return f"{name}: {trial.outcome}, {took}" + (f": {trial.reason}" if trial.reason else "")
+
+
+class TrialLines:
+    """A line for each trial, and a word of a step that takes much longer than expected."""
+
+    def __init__(self, say: Say) -> None:
+        self._say, self._step, self._next_word_s = say, "", 0.0
+
+    def progress(self, what: str, spent_s: float, expected_s: float) -> None:
+        """Say that a step is late, again and again."""
+        if self._step != what:
+            self._step, self._next_word_s = what, expected_s + WORD_EVERY_S
+        if spent_s >= self._next_word_s:
+            self._next_word_s = spent_s + WORD_EVERY_S
+            self._say(f"{what}: {spent_s:.0f} s of about {expected_s:.0f} s …")
+
+    def end_batch(self, trials: Sequence[TrialRecord]) -> None:
+        """Say a line for each trial."""
+        for trial in trials:
+            self._say(trial_line(trial))
 
 
 class LiveLine:
@@ -112,26 +87,31 @@ class LiveLine:
         self._took_s: list[float] = []
 
     @contextmanager
-    def showing(self) -> Iterator[Shown]:
+    def showing(self) -> Iterator["LiveLine"]:
         """Show the line during the block."""
         with self._status:
-            yield Shown(self._step, self._end_batch)
+            yield self
 
-    def _step(self, what: str, spent_s: float, expected_s: float) -> None:
+    def progress(self, what: str, spent_s: float, expected_s: float) -> None:
         """Show the time that is left, and the step; also that it is late."""
-        now_s, done = self._clock(), len(self._took_s)
+        now_s, of = self._clock(), self._expected
         if self._began_s is None:  # it may have waited for another run
             self._began_s = self._ended_s = now_s
-        left = self._expected.left(self._took_s, now_s - self._ended_s, now_s - self._began_s)
+        if of.budget_s is not None:
+            left = f"at most {time_in_words(round(max(of.budget_s - (now_s - self._began_s), 0)))} left"
+        else:
+            since_s = now_s - self._ended_s - (0 if self._took_s else of.before_s)
+            left_s = timing.left_s(of.batches_s, self._took_s, since_s) + timing.report_s(of.plan)
+            left = f"{time_in_words(round(left_s))} left"
         late = f" ({spent_s:.0f} s of about {expected_s:.0f} s)" if spent_s > expected_s + MUCH_S else ""
-        text = Text(f"{left}, {what}{late}")
-        if done < len(self._expected.plan.batches):
-            text = Text(f"{self._place(done)}: {text}")
+        place = f"{self._place()}: " if len(self._took_s) < len(of.plan.batches) else ""
+        text = Text(f"{place}{left}, {what}{late}")
         text.truncate(self._console.width - SPINNER_COLUMNS, overflow="ellipsis")
         self._status.update(text)
 
-    def _end_batch(self, trials: Sequence[TrialRecord]) -> None:
-        place = self._place(len(self._took_s))
+    def end_batch(self, trials: Sequence[TrialRecord]) -> None:
+        """Let the line of a batch stay, with its trials that were not measured below."""
+        place = self._place()
         times = [datetime.fromisoformat(at).timestamp() for trial in trials for at in (trial.began, trial.ended)]
         self._took_s.append(max(times, default=0.0) - min(times, default=0.0))
         self._status.update("")
@@ -143,10 +123,10 @@ class LiveLine:
                 self._console.print(trial_line(trial), markup=False, soft_wrap=True)
         self._ended_s = self._clock()
 
-    def _place(self, batches: int) -> str:
-        """Return which batch comes after so many batches: its round, its load and its variants."""
+    def _place(self) -> str:
+        """Return which batch is being measured: its round, its load and its variants."""
         plan = self._expected.plan
-        batch, rounds = plan.batches[batches], plan.trials[-1].number
+        batch, rounds = plan.batches[len(self._took_s)], plan.trials[-1].number
         of = "" if self._expected.budget_s is not None else f" of {rounds}"
         words = [f"round {batch[0].number}{of}"] if rounds > 1 else []
         variants = batch[0].variant_name if len(batch) == 1 else plural(len(batch), "variant")

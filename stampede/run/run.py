@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.run.machine_lock import machine_lock
 from stampede.run.options import RunRequest
-from stampede.run.progress import BatchEnd, trial_lines
+from stampede.run.progress import BatchEnd, TrialLines
 from stampede.run.record import record_of
 from stampede.run.results import clean_up, close_run, new_folder, writing
 from stampede.run.trial import batch
@@ -55,26 +55,20 @@ def run_plan(
     Raise LabError when measuring failed, and KeyboardInterrupt after an interrupt. In both cases clean up first, and
     keep the finished trials in the folder, with summary.json and report.html.
     """
-    with machine_lock(say, request.command) as note, writing(request.results):
-        say, progress = _noting(note, say, progress)
+    with machine_lock(say, request.command), writing(request.results):
         images, machines = images_of(plan), find_machines(request.cluster)
         build_images(images if machines[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
         names = [K6, *(image.name for image in images)]
-        encrypted = bool(request.cluster and request.cluster.encrypted)
-        with engines_on(machines, names, say, encrypted=encrypted) as engines:
+        with engines_on(machines, names, say) as engines:
             clean_up(request.results, say, engines.machines)
             packages = {image.name: image.packages for image in sorted(images, key=lambda image: image.name)}
             record = record_of(
                 request.name, request.experiment, plan, full=request.options.full, command=request.command,
                 host=server_host(engines), git=provenance.git_state(),
                 images=provenance.image_records(BASE_IMAGES | packages),
-            ).model_copy(
-                update={
-                    "until_decided": request.options.budget_s is not None,
-                    "machines": machine_records(engines),
-                    "encrypted": engines.encrypted,
-                }
-            )  # fmt: skip
+            ).model_copy(update={
+                "until_decided": request.options.budget_s is not None, "machines": machine_records(engines),
+            })  # fmt: skip
             run = OpenRun(new_folder(request.results / request.name), record)
             write_record(run.folder / "run.json", record)
             with _closing(run, engines, say):
@@ -88,7 +82,16 @@ def run_plan(
                 if request.only_check:
                     shutil.rmtree(run.folder)
                     return run.folder, Summary.of_nothing(request.name)
-                _measure_rounds(request, run, plan, engines, say, progress, end_batch or trial_lines(say))
+                began, budget_s = time.monotonic(), request.options.budget_s
+                with closing(batch.measure_plan(plan, run.folder, progress, engines)) as measured:
+                    for done, trials in enumerate(measured, start=1):
+                        seal(run.folder)
+                        (end_batch or TrialLines(say).end_batch)(trials)
+                        next_round = plan.batches[done][0].number if done < len(plan.batches) else None
+                        is_over = next_round != run.rounds and budget_s is not None
+                        if is_over and _is_enough(run, time.monotonic() - began, budget_s or 0, say):
+                            break
+                        run.rounds = next_round or run.rounds
             progress("writing the report", 0, report_s(plan))
             with uninterrupted():
                 return run.folder, run.close(outcome="completed")
@@ -112,21 +115,6 @@ def _closing(run: OpenRun, engines: Engines, say: Say) -> Iterator[None]:
             leftovers.remove_leftovers(engines.machines)  # containers that a trial could not remove at its own end
 
 
-def _measure_rounds(
-    request: RunRequest, run: OpenRun, plan: Plan, engines: Engines, say: Say, progress: Progress, end_batch: BatchEnd
-) -> None:
-    began, budget_s = time.monotonic(), request.options.budget_s
-    with closing(batch.measure_plan(plan, run.folder, progress, engines)) as measured:
-        for done, trials in enumerate(measured, start=1):
-            seal(run.folder)
-            end_batch(trials)
-            next_round = plan.batches[done][0].number if done < len(plan.batches) else None
-            is_over = next_round != run.rounds and budget_s is not None
-            if is_over and _is_enough(run, time.monotonic() - began, budget_s or 0, say):
-                return
-            run.rounds = next_round or run.rounds
-
-
 def _is_enough(run: OpenRun, spent_s: float, budget_s: float, say: Say) -> bool:
     """Whether every claim is decided after so many rounds, or another round would exceed the budget."""
     from stampede.evaluate.verdict.claims import missing_cores  # noqa: PLC0415
@@ -147,17 +135,3 @@ def _is_enough(run: OpenRun, spent_s: float, budget_s: float, say: Say) -> bool:
         say(f"Another round would exceed the budget of {budget_s / 60:g} min. A larger budget: {larger}")
         return True
     return False
-
-
-def _noting(note: Callable[[str], None], say: Say, progress: Progress) -> tuple[Say, Progress]:
-    """Return the same functions, which also tell labs that wait for this run at which step it is."""
-
-    def noted(text: str) -> None:
-        note(text.strip().partition("\n")[0])
-        say(text)
-
-    def progressing(what: str, passed_s: float, expected_s: float) -> None:
-        note(what)
-        progress(what, passed_s, expected_s)
-
-    return noted, progressing

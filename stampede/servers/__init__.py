@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Union, get_args
 
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
-from stampede.servers.asgi import Asgi
+from stampede.servers.asgi import Asgi, GranianWsgi
 from stampede.servers.base import Variant
 from stampede.servers.flup import Flup
-from stampede.servers.granian import GranianWsgi
 from stampede.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
 from stampede.servers.python314 import Python314
 from stampede.servers.uwsgi import Uwsgi

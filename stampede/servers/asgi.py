@@ -1,4 +1,4 @@
-"""Applications on an event loop, and the servers for such applications."""
+"""Applications on an event loop, and the servers for such applications; granian also serves WSGI applications."""
 
 from abc import ABC
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -6,9 +6,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from stampede.records.queueing import EVEN, Queueing
-from stampede.servers.base import Variant
-from stampede.servers.granian import GRANIAN_IDLE_S
-from stampede.servers.replaced import Replaced
+from stampede.servers.base import Replaced, Variant
 from stampede.servers.unreleased import Unreleased
 
 _ASGI = {
@@ -27,6 +25,13 @@ _WITHOUT_A_POOL = {
     "django": "one thread for each request",
     "django-async": "no threads",
 }
+HEALTH_URL = "http://app:9000"
+"""The port of its own on which servers/app/fastapi_app.py answers ``/health``."""
+GRANIAN_IDLE_S = 30
+"""How long granian keeps an idle connection open."""
+_OTHER_WAY = "probes that need no thread, beside requests that do"
+_REFUSES = "a server that answers 503 at a limit of connections"
+_Program = Literal["uvicorn", "granian", "hypercorn"]
 
 
 class AsgiApplication(Variant, ABC):
@@ -59,13 +64,6 @@ class AsgiApplication(Variant, ABC):
         return self
 
 
-HEALTH_URL = "http://app:9000"
-"""The port of its own on which servers/app/fastapi_app.py answers ``/health``."""
-_OTHER_WAY = "probes that need no thread, beside requests that do"
-_REFUSES = "a server that answers 503 at a limit of connections"
-_Program = Literal["uvicorn", "granian", "hypercorn"]
-
-
 class Asgi(AsgiApplication, Replaced):
     """FastAPI or Django on a server that was made for ASGI."""
 
@@ -92,28 +90,20 @@ class Asgi(AsgiApplication, Replaced):
     pool_timeout_s: float = Field(
         30, gt=0, le=3600, description="How long a request waits for a connection of the pool before it fails."
     )
-
     middleware: Literal["none", "sync", "async", "asgi", "base"] = Field(
-        "none",
-        description="Three middlewares before Django's views, which are def (sync) or async def (async); or six before "
-        "FastAPI's endpoints, in plain ASGI (asgi) or on Starlette's BaseHTTPMiddleware (base).",
-    )
+        "none", description="Three middlewares before Django's views, which are def (sync) or async def (async); or "
+        "six before FastAPI's endpoints, in plain ASGI (asgi) or on Starlette's BaseHTTPMiddleware (base).",
+    )  # fmt: skip
     health: Literal["endpoint", "loop", "port"] = Field(
-        "endpoint",
-        description="Who answers /health: an endpoint like the others (with to_thread, one on the loop), an async def "
-        "on the loop, or a thread that listens on a port of its own.",
-    )
-    keepalive_s: int = Field(
-        5, ge=1, le=3600, description="How long uvicorn keeps an idle connection open, in seconds."
-    )
+        "endpoint", description="Who answers /health: an endpoint like the others (with to_thread, one on the loop), "
+        "an async def on the loop, or a thread that listens on a port of its own.",
+    )  # fmt: skip
+    keepalive_s: int = Field(5, ge=1, le=3600, description="How many seconds uvicorn keeps an idle connection open.")
     limit_concurrency: int = Field(
         0, ge=0, le=65535, description="At so many open connections, uvicorn answers 503 to every request; 0: no limit."
     )
     backpressure: int | None = Field(
-        None,
-        ge=1,
-        le=65535,
-        description="The most connections that a worker of granian holds; left out: its default.",
+        None, ge=1, le=65535, description="Most connections that a worker of granian holds; left out: its default."
     )
 
     service: ClassVar[str] = "asgi"
@@ -122,25 +112,14 @@ class Asgi(AsgiApplication, Replaced):
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @model_validator(mode="after")
-    def _only_its_server_is_told(self) -> Self:
-        for name, server in {
-            "keepalive_s": "uvicorn",
-            "limit_concurrency": "uvicorn",
-            "backpressure": "granian",
-        }.items():
+    def _settings_belong_together(self) -> Self:
+        of_server = {"keepalive_s": "uvicorn", "limit_concurrency": "uvicorn", "backpressure": "granian"}
+        for name, server in of_server.items():
             if self.server != server and name in self.model_fields_set:
                 raise ValueError(f"{name}: {self.server} has settings of its own; choose server: {server}")
-        return self
-
-    @model_validator(mode="after")
-    def _framework_has_the_middlewares(self) -> Self:
         of = ("none", "sync", "async") if self.app.startswith("django") else ("none", "asgi", "base")
         if self.middleware not in of:
             raise ValueError(f"middleware: {self.middleware} is not for app: {self.app}; choose {', '.join(of)}")
-        return self
-
-    @model_validator(mode="after")
-    def _somebody_answers_health(self) -> Self:
         if self.health == "loop" and self.app not in ("fastapi-sync", "fastapi-typed"):
             raise ValueError(f"health: app: {self.app} has no endpoints in a pool of threads; leave health out")
         if self.health == "port" and (self.app.startswith("django") or self.workers > 1 or self.balancer != "none"):
@@ -164,3 +143,30 @@ class Asgi(AsgiApplication, Replaced):
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return super().factors() | {"LAB_HEALTH_URL": HEALTH_URL if self.health == "port" else ""}
+
+
+class GranianWsgi(Variant):
+    """granian with a WSGI application, whose blocking threads take requests from their worker's queue."""
+
+    server: Literal["granian-wsgi"]
+    threads: int = Field(ge=1, description="Blocking threads in each process.")
+    app: Literal["wsgi"] = "wsgi"
+    backpressure: int = Field(
+        ge=1, le=65535, description="The most connections that one worker holds, those without a request included."
+    )
+
+    service: ClassVar[str] = "asgi"
+    packages: ClassVar[tuple[str, ...]] = ("python/granian",)
+    modules: ClassVar[dict[str, str]] = {"wsgi": "counted:app"}
+    interface: ClassVar[Literal["wsgi", "asgi"]] = "wsgi"
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2, "backpressure": 256}
+
+    @property
+    def queueing(self) -> Queueing:
+        """A worker accepts up to ``backpressure`` connections, although its blocking threads are busy."""
+        return Queueing(threads=self.threads, max_connections=self.backpressure, race=EVEN, keeps_idle=True)
+
+    @property
+    def idle_limit(self) -> tuple[int, float]:
+        """Idle connections count against ``backpressure``."""
+        return self.backpressure, GRANIAN_IDLE_S

@@ -1,6 +1,8 @@
 """The settings that all servers share: those of the container, and those of the balancer before it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -15,8 +17,11 @@ from stampede.servers import limits
 from stampede.servers.program import PROGRAMS
 from stampede.servers.services import variables_of
 from stampede.servers.unreleased import Unreleased, patch_of
-from stampede.servers.workload import Workload
 
+BESIDE = "beside-"
+"""How the names of services begin that a workload has beside its server."""
+BEFORE = f"{BESIDE}before"
+"""The service that runs a command before the server starts, and ends."""
 RELEASE_PATTERN = r"^[0-9]+(\.[0-9]+)*((a|b|rc|\.post|\.dev)[0-9]+)?$"
 CPUSET_PATTERN = r"^([0-9]+([,-][0-9]+)*)?$"
 Release = Annotated[
@@ -83,6 +88,47 @@ def nginx_upstream(ports: range) -> list[str]:
     return ["# nginx.conf", "upstream app {", "    zone app 64k;", "    least_conn;", *servers, "}"]
 
 
+class Workload(ABC):
+    """An application with its image, and with services beside its server. Only its own app knows what is in it."""
+
+    secrets: Mapping[str, str]
+    """The values that requests need, by name. No file of a run may have them."""
+
+    @abstractmethod
+    def build(
+        self, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
+        """Build the image of a server with the application, and check it. Raise LabError if this fails."""
+
+    @property
+    @abstractmethod
+    def variables(self) -> dict[str, str]:
+        """The variables that Compose needs for the services. They are in no record of a run."""
+
+    @abstractmethod
+    def extend(self, resolved: dict[str, Any], server: str) -> None:
+        """Add the services to a resolved Compose file, and let the service ``server`` start after them."""
+
+    @property
+    @abstractmethod
+    def memory_mib(self) -> dict[str, int]:
+        """The memory limits of the services, in MiB."""
+
+    @property
+    @abstractmethod
+    def load_files(self) -> Path | None:
+        """The folder with the files that the load script reads; None: it reads none."""
+
+    @property
+    @abstractmethod
+    def application(self) -> Path | None:
+        """The folder with the application; None: an image has it."""
+
+    @abstractmethod
+    def masked(self, said: bytes) -> bytes:
+        """Return what a program said, with the names of secrets in the place of their values."""
+
+
 class Variant(Model, ABC):
     """One way to serve requests: the settings that every server has."""
 
@@ -101,15 +147,9 @@ class Variant(Model, ABC):
         "sending it twice does no harm, as it does by default; false: it sends each request once."
     )  # fmt: skip
     max_conns: int = Field(
-        0,
-        ge=0,
-        le=65535,
-        description="The most requests that the balancer passes to one socket at once; "
-        "nginx refuses further requests, haproxy queues them; 0: no limit.",
+        0, ge=0, le=65535, description="Most requests on a socket at once; nginx refuses more, haproxy queues; 0: any."
     )
-    queue_timeout_s: int = Field(
-        3600, ge=1, le=86400, description="How long haproxy queues a request before it answers 503, in seconds."
-    )
+    queue_timeout_s: int = Field(3600, ge=1, le=86400, description="How long haproxy queues a request, in seconds.")
     cpus: Cpus = 1
     memory_mib: MemoryMib = 256
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
@@ -118,8 +158,7 @@ class Variant(Model, ABC):
     )
 
     probe: bool = Field(
-        False,
-        description="true: stampede-probe sits in the workers, and nginx says in X-Request-Start when a request came.",
+        False, description="true: stampede-probe is in the workers, and nginx says in X-Request-Start when each came."
     )
 
     if TYPE_CHECKING:
@@ -163,7 +202,7 @@ class Variant(Model, ABC):
         return self
 
     @model_validator(mode="after")
-    def _build_is_of_this_server(self) -> Self:
+    def _workers_fit(self) -> Self:
         build = self.unreleased
         if build and build.kind == "wheel" and not build.path.name.startswith(f"{self.program}-"):
             raise ValueError(f"release.wheel: {build.name} is no wheel of {self.program}")
@@ -172,10 +211,6 @@ class Variant(Model, ABC):
                 patch_of(build.path.read_text(encoding="utf-8"), self.program)
             except ValueError as error:
                 raise ValueError(f"release.patch: {build.name}: {error}") from None
-        return self
-
-    @model_validator(mode="after")
-    def _workers_fit(self) -> Self:
         module = self.factors()["LAB_APP"].partition(":")[0]
         if problem := limits.workers_problem(module, self.workers, self.threads or 1, self.memory_mib):
             raise ValueError(problem)
@@ -297,6 +332,50 @@ class Variant(Model, ABC):
             "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",
             "LAB_URL": f"http://{'app' if self.balancer == 'none' else 'balancer'}:{self.front_port}",
         }
+
+
+class Replaced(Variant, ABC):
+    """A server that can replace its workers. The time that an application takes to start is its own setting."""
+
+    max_requests: MaxRequests = 0
+    max_requests_jitter: MaxRequestsJitter = 0
+    hup_after_s: float = Field(
+        0, ge=0, le=3600, description="The server gets HUP so many seconds after the load begins; 0: never."
+    )
+    term_after_s: float = Field(
+        0, ge=0, le=3600, description="The replicas are restarted by SIGTERM, one after another, so many seconds after "
+        "the load begins; 0: never. nginx learns of each a second later, and passes it requests when it is ready.",
+    )  # fmt: skip
+    pre_stop_s: float = Field(
+        0, ge=0, le=60, description="How long each replica goes on before it gets SIGTERM, as with a preStop hook."
+    )
+    boot_s: float = Field(0, ge=0, le=20, description="How long a worker sleeps before it loads the application.")
+
+    @model_validator(mode="after")
+    def _workers_can_be_replaced(self) -> Self:
+        if self.max_requests and "max_requests" not in PROGRAMS[self.program].names:
+            others = "uvicorn, uwsgi or gunicorn-…"
+            raise ValueError(f"max_requests: {self.server} does not count here; choose server: {others}")
+        if self.max_requests_jitter and self.server == "uwsgi":
+            raise ValueError("max_requests_jitter: uWSGI adds nothing by chance; leave it out")
+        if self.max_requests_jitter and not self.max_requests:
+            raise ValueError("max_requests_jitter: give max_requests, too")
+        if self.hup_after_s and self.server == "hypercorn":
+            raise ValueError("hup_after_s: hypercorn ends when it gets HUP; choose another server")
+        if self.hup_after_s and self.workers == 1 and not self.server.startswith(("gunicorn", "uwsgi")):
+            raise ValueError(f"hup_after_s: {self.server} with one worker has nobody who replaces it; use 2 or more")
+        if self.pre_stop_s and not self.term_after_s:
+            raise ValueError("pre_stop_s: give term_after_s, too")
+        if self.term_after_s and self.balancer != "nginx":
+            raise ValueError(f"term_after_s: the lab tells nginx of a restart, not {self.balancer}; use nginx")
+        if self.term_after_s and self.replicas == 1:
+            raise ValueError("term_after_s: while one replica is away, nginx needs another; use replicas: 2 or more")
+        return self
+
+    @property
+    def elastic(self) -> bool:
+        """Whether workers come and go during the load."""
+        return bool(self.max_requests or self.hup_after_s or self.term_after_s)
 
 
 def setting_text(value: object) -> str:

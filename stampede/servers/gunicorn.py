@@ -7,9 +7,8 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_v
 
 from stampede.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
 from stampede.servers.asgi import AsgiApplication
-from stampede.servers.base import Release, Threads, WorkerConnections, WsgiApp, check_lock_file
+from stampede.servers.base import Release, Replaced, Threads, WorkerConnections, WsgiApp, check_lock_file
 from stampede.servers.program import GUNICORN, IDLE_THREAD
-from stampede.servers.replaced import Replaced
 from stampede.servers.unreleased import Unreleased
 
 [FIRST_WITH_REUSE_PORT], [FIRST_WITH_IDLE_THREAD], [FIRST_THAT_STOPS_ACCEPTING] = (
@@ -19,12 +18,7 @@ FIRST_WITH_DIRTY_WORKERS = 25
 _OF_THE_LAB = {"tornado": "event_loops.CountedTornado", "uvicorn_worker.UvicornWorker": "event_loops.Uvicorn"}
 """The lab's own classes (event_loops.py) for two of the classes that experiments name."""
 KeepaliveS = Annotated[
-    int,
-    Field(
-        ge=0,
-        le=3600,
-        description="How long an idle connection stays open, in seconds; 0: each connection carries one request.",
-    ),
+    int, Field(ge=0, le=3600, description="An idle connection stays open for so long; 0: it carries one request.")
 ]
 
 
@@ -49,10 +43,9 @@ class Gunicorn(Replaced, ABC):
     """gunicorn with any kind of worker."""
 
     release: Annotated[Release | UnreleasedGunicorn, WrapValidator(_build_or_release)] = Field(
-        GUNICORN.release,
-        description="A release that has a file of locked packages, or a build that is not released (below).",
-        examples=[GUNICORN.release],
-    )
+        GUNICORN.release, description="A release that has a file of locked packages, or a build that is not released "
+        "(below).", examples=[GUNICORN.release],
+    )  # fmt: skip
     reuse_port: bool = Field(False, description="true: each worker has its own listening socket.")
 
     service: ClassVar[str] = "gunicorn"
@@ -105,10 +98,8 @@ class GunicornWsgi(Gunicorn, ABC):
     @model_validator(mode="after")
     def _release_can(self) -> Self:
         if self.dirty_workers and self._line < FIRST_WITH_DIRTY_WORKERS:
-            raise ValueError(
-                f"dirty_workers: gunicorn {self.locked_release} has none; choose a release from "
-                f"{FIRST_WITH_DIRTY_WORKERS} on"
-            )
+            first = f"choose a release from {FIRST_WITH_DIRTY_WORKERS} on"
+            raise ValueError(f"dirty_workers: gunicorn {self.locked_release} has none; {first}")
         if self.app != "wsgi":
             check_lock_file("gunicorn", self.locked_release, self.app)
         return self

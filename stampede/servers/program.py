@@ -25,7 +25,7 @@ class Workers:
     ``server`` is the word of experiments for workers that accept and queue like these. ``tried`` are tried if there are
     several workers, ``named`` only if ``--ways`` names them, and ``lifting`` against a limit that was found.
     ``no_limit`` says why no way can keep a busy worker from accepting requests; empty: one can. Each worker may have so
-    many ``threads``; 0: the server gives it none. ``majors`` are the first and the last major release that has them.
+    many ``threads``; 0: the server gives it none.
     """
 
     server: str
@@ -35,7 +35,6 @@ class Workers:
     no_limit: str = "they count busy threads, and an event loop has no threads"
     threads: int = 0
     is_asgi: bool = False
-    majors: tuple[int, int] = (0, 99)
 
 
 @dataclass(frozen=True)
@@ -120,15 +119,15 @@ GUNICORN = Program(
         "worker_class": "worker_class", "workers": "workers", "threads": "threads", "keepalive_s": "keepalive",
         "worker_connections": "worker_connections", "max_requests": "max_requests",
         "max_requests_jitter": "max_requests_jitter", "timeout_s": "timeout", "preload": "preload_app",
-        "reuse_port": "reuse_port", "settings": "config",
+        "reuse_port": "reuse_port",
     }, "--bind 127.0.0.1:", {
         "gthread": Workers("gunicorn-gthread", _LIMITED, ("reuse-port", "sync", "uwsgi", "granian"), _THREADS, "",
                            MOST_THREADS),
         "sync": Workers("gunicorn-sync", _LIMITED, ("reuse-port",), _NO_THREADS, "", threads=1),
         "gevent": Workers("gunicorn-gevent", ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN),
-        "eventlet": Workers("gunicorn-eventlet", ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN, majors=(0, 25)),
+        "eventlet": Workers("gunicorn-eventlet", ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN),
         "tornado": Workers("gunicorn-tornado", ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN),
-        "asgi": Workers("gunicorn-asgi", _LOOPS, ("reuse-port", *_OTHERS), is_asgi=True, majors=(24, 99)),
+        "asgi": Workers("gunicorn-asgi", _LOOPS, ("reuse-port", *_OTHERS), is_asgi=True),
         "uvicorn_worker.UvicornWorker": _ON_UVICORN, "uvicorn.workers.UvicornWorker": _ON_UVICORN,
     }, "worker_class", flag_names={"preload_app": "--preload", "keepalive": "--keep-alive"},
     usual={"keepalive": 2, "worker_connections": GTHREAD_CONNECTIONS,
@@ -152,9 +151,8 @@ GRANIAN = Program(
     "granian", "2.8.7", {
         "interface": "interface", "workers": "workers", "threads": "blocking_threads", "backpressure": "backpressure",
     }, "--host 127.0.0.1 --port ", {  # granian 1 has other options
-        "asgi": Workers("granian", _LOOPS, ("uvicorn",), is_asgi=True, majors=(2, 99)),
-        "wsgi": Workers("granian-wsgi", _LOOPS, ("gunicorn",), _THREADS, "only gunicorn has them", MOST_THREADS,
-                        majors=(2, 99)),
+        "asgi": Workers("granian", _LOOPS, ("uvicorn",), is_asgi=True),
+        "wsgi": Workers("granian-wsgi", _LOOPS, ("gunicorn",), _THREADS, "only gunicorn has them", MOST_THREADS),
     }, "interface", ("--backlog", "4096"), first={"own sockets": (2, 8)},
 )  # fmt: skip
 HYPERCORN = Program(
@@ -168,7 +166,6 @@ DAPHNE = Program(
 UWSGI = Program(
     "uwsgi", "2.0.31", {
         "workers": "processes", "threads": "threads", "max_requests": "max-requests", "map_socket": "map-socket",
-        "settings": "ini",
     }, "--http-socket 127.0.0.1:", {
         "": Workers("uwsgi", ("one-process", "map-socket", "least-conn"), (), _THREADS,
                     "a thread of uWSGI accepts a connection only when it is free, as it is served today", MOST_THREADS),

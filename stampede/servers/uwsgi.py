@@ -6,9 +6,8 @@ from pydantic import Field, model_validator
 
 from stampede.evaluate.read.observation import APP_PORTS
 from stampede.records.queueing import Queueing
-from stampede.servers.base import FIRST_PORT, Release, Threads, check_lock_file, nginx_upstream
+from stampede.servers.base import FIRST_PORT, Release, Replaced, Threads, check_lock_file, nginx_upstream
 from stampede.servers.program import UWSGI
-from stampede.servers.replaced import Replaced
 
 
 class Uwsgi(Replaced):

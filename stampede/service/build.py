@@ -19,21 +19,40 @@ from stampede.docker.images import BESIDE_SERVERS, INPUTS, LAB_USER, LabImage, b
 from stampede.errors import LabError, WrongUse
 from stampede.interruption import uninterrupted
 from stampede.paths import SERVERS
-from stampede.servers.workload import BESIDE
+from stampede.servers.base import BESIDE
 from stampede.service.answers import Answers, Followed
-from stampede.service.layer import BESIDE_PROJECT, FOLDER, OWN, Layer, ServicesBeside
+from stampede.service.layer import BESIDE_PROJECT, FOLDER, OWN, Layer
+
+LOADED_WITHIN_S = 120
+"""How long an application may take to be loaded. Twenty seconds are normal for a large one."""
+CHECK_PROJECT = "stampede-check"
+"""The project in the label of containers that check an image, so that the clean-up after a killed lab finds them."""
+MOST_LINES = 200
+"""How many of the last lines of a build may say why it failed: pip repeats itself at length."""
+_NO_PACKAGE = re.compile(r"E: (?:Unable to locate package (\S+)|Package '(\S+)' has no installation candidate)")
+_NAMES_OF_PACKAGES = (
+    "The lab's images are Debian trixie; packages.debian.org lists its packages, which may have other names than those "
+    "of older releases. If the application does not need the package, leave it out."
+)
 
 
 def build_layer(layer: Layer, service: str, factors: Mapping[str, str], say: Say) -> None:
-    """Build the image of an application, if it is missing. Then load the application once, unless it needs others.
+    """Build the image of an application, and those beside it, if they are missing.
 
-    Raise LabError with its last words if it cannot be loaded.
+    Then load the application once, unless it needs others. Raise LabError with its last words if it cannot be loaded.
     """
-    name = build_own_image(layer, service, factors, say)
-    if layer.needs_others:
-        _make_beside_ready(layer.beside, _without_secrets(say, layer))
-    elif layer.loaded:
-        load_once(name, layer, layer.loaded, _without_secrets(say, layer))
+    name, say = build_own_image(layer, service, factors, say), _without_secrets(say, layer)
+    if layer.loaded and not layer.needs_others:
+        load_once(name, layer, layer.loaded, say)
+    for other, described in layer.beside.services.items():
+        beside, image = other.removeprefix(BESIDE), str(described["image"])
+        if beside in layer.beside.builds:
+            say(f"Building {beside} …")
+            command = ["docker", "compose", "--file", str(layer.beside.file), "--project-name", BESIDE_PROJECT,
+                       "build", beside]  # fmt: skip
+            run_command(command, f"building {beside}", f"The image of {beside} could not be built.", say)
+        else:
+            _pull(image, f"The image {image} of {beside} could not be pulled.", say)
 
 
 def follow_start(layer: Layer, say: Say, fallbacks: Mapping[str, Any]) -> Followed:
@@ -65,11 +84,6 @@ def without_secrets(followed: Followed, layer: Layer) -> Followed:
     return followed.model_copy(update={"records": records, **said})
 
 
-def _tmpfs(layer: Layer) -> list[str]:
-    """Return the options of a container in which the application can write where it can in a trial."""
-    return ["--tmpfs", "/tmp", *([] if layer.image else ["--volume", FOLDER])]  # noqa: S108  # in the container
-
-
 def ask_application(layer: Layer, loaded: Mapping[str, Any], say: Say) -> Answers:
     """Build the image of an application, load the application, and ask it for its routes.
 
@@ -86,29 +100,11 @@ def ask_application(layer: Layer, loaded: Mapping[str, Any], say: Say) -> Answer
     return answers.model_copy(update={"problem": layer.masked(answers.problem.encode()).decode()})
 
 
-def build_own_image(layer: Layer, service: str, factors: Mapping[str, str], say: Say) -> str:
-    """Build the image of an application, if it is missing, on an image that exists or has Python. Return its name."""
-    name, say = LabImage(service, (), factors).name, _without_secrets(say, layer)
-    if layer.image:
-        _build_on_image(name, layer, say)
-    else:
-        compiled = layer.server[0] == "uwsgi" or "-uwsgi-" in factors["LAB_USER_SERVICE"]
-        under = LabImage("uwsgi", ("python/uwsgi",)) if compiled else BESIDE_SERVERS["client"]
-        build_images([under], say)
-        _build_on_server(name, layer, under.name, factors.get("LAB_FURTHER", ""), say)
-    return name
-
-
-def _without_secrets(say: Say, layer: Layer) -> Say:
-    """Return the same function for texts that may quote what an application or a build printed."""
-    return lambda text: say(layer.masked(text.encode()).decode())
-
-
 def load_once(name: str, layer: Layer, loaded: Mapping[str, Any], say: Say, asks: Sequence[str] = ()) -> bytes:
     """Load the application in its image, and return what it tells. Raise LabError with its last words if this fails.
 
-    ``loaded`` names it: ``callable``, ``folder``, ``imports`` and ``called`` (see servers/user-service/load.py).
-    ``asks`` are further words for load.py, which ask the application.
+    ``loaded`` names it: ``callable``, ``folder`` and ``imports`` (see servers/user-service/load.py). ``asks`` are
+    further words for load.py, which ask the application.
     """
     problem = "Your application cannot be loaded."
     words = ["-c", program_text("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS, json.dumps(loaded), *asks]
@@ -120,13 +116,19 @@ def load_once(name: str, layer: Layer, loaded: Mapping[str, Any], say: Say, asks
         raise LabError(f"Your application cannot be loaded: {cause(said)}", hint) from None
 
 
-LOADED_WITHIN_S = 120
-"""How long an application may take to be loaded. Twenty seconds are normal for a large one."""
-
-
 def program_text(name: str) -> str:
     """Return the text of a program that runs once in a container."""
     return (SERVERS / "user-service" / name).read_text(encoding="utf-8")
+
+
+def _tmpfs(layer: Layer) -> list[str]:
+    """Return the options of a container in which the application can write where it can in a trial."""
+    return ["--tmpfs", "/tmp", *([] if layer.image else ["--volume", FOLDER])]  # noqa: S108  # in the container
+
+
+def _without_secrets(say: Say, layer: Layer) -> Say:
+    """Return the same function for texts that may quote what an application or a build printed."""
+    return lambda text: say(layer.masked(text.encode()).decode())
 
 
 def _run_once(
@@ -154,28 +156,32 @@ def _run_once(
         return told.read()
 
 
-CHECK_PROJECT = "stampede-check"
-"""The project in the label of containers that check an image, so that the clean-up after a killed lab finds them."""
+def build_own_image(layer: Layer, service: str, factors: Mapping[str, str], say: Say) -> str:
+    """Build the image of an application, if it is missing, on an image that exists or has Python. Return its name.
 
-
-def _make_beside_ready(beside: ServicesBeside, say: Say) -> None:
-    """Pull or build the missing images of the services beside the application."""
-    for name, described in beside.services.items():
-        service, image = name.removeprefix(BESIDE), str(described["image"])
-        if service in beside.builds:
-            say(f"Building {service} …")
-            command = ["docker", "compose", "--file", str(beside.file), "--project-name", BESIDE_PROJECT,
-                       "build", service]  # fmt: skip
-            run_command(command, f"building {service}", f"The image of {service} could not be built.", say)
-        else:
-            _pull(image, f"The image {image} of {service} could not be pulled.", say)
-
-
-def _pull(image: str, problem: str, say: Say) -> None:
-    """Pull an image that the lab does not build, if it is missing. Raise LabError with ``problem`` if this fails."""
-    if not inspected(image):
-        say(f"Pulling {image} …")
-        run_command(["docker", "pull", "--quiet", image], f"pulling {image}", problem, say)
+    ``LAB_FURTHER`` of the factors is a server that the layer lacks, as pip names it.
+    """
+    name, say = LabImage(service, (), factors).name, _without_secrets(say, layer)
+    if layer.image:
+        _build_on_image(name, layer, say)
+        return name
+    compiled = layer.server[0] == "uwsgi" or "-uwsgi-" in factors["LAB_USER_SERVICE"]
+    server = LabImage("uwsgi", ("python/uwsgi",)) if compiled else BESIDE_SERVERS["client"]
+    build_images([server], say)
+    under, further = inspected(server.name)["Id"], factors.get("LAB_FURTHER", "")
+    if label(name, INPUTS) == under:
+        return name
+    say(f"Building the image of your application with {further.replace('==', ' ') or ' '.join(layer.server)} …")
+    began = time.monotonic()
+    arguments = {"SERVER": server.name, "FURTHER": further}
+    command = _build_command(name, layer, arguments, under, "--secret", f"id=ca_bundle,src={ca_bundle()}")
+    problem = "The image of your application could not be built."
+    try:
+        run_command(command, "building the image of your application", problem, say, lines=MOST_LINES)
+    except LabError as error:
+        raise not_built(problem, error.hint) from None
+    say(f"Built it in {time.monotonic() - began:.0f} s.")
+    return name
 
 
 def _build_on_image(name: str, layer: Layer, say: Say) -> None:
@@ -189,13 +195,11 @@ def _build_on_image(name: str, layer: Layer, say: Say) -> None:
         say(f"{layer.image} runs as root; the lab runs it as the user {LAB_USER}, who has no rights.")
     if label(name, INPUTS) == under["Id"]:
         return
+    words = ["-c", program_text("image/check.py"), *layer.server]
     problem = f"The image {layer.image} cannot be measured."
-    _run_once(
-        [], layer.image, ["-c", program_text("image/check.py"), *layer.server], f"checking {layer.image}", problem, say
-    )
+    _run_once([], layer.image, words, f"checking {layer.image}", problem, say)
     say(f"Building a layer on {layer.image} …")
-    folder = config.get("WorkingDir") or "/"
-    arguments = {"IMAGE": layer.image, "FOLDER": folder, "RUNS_AS": runs_as}
+    arguments = {"IMAGE": layer.image, "FOLDER": config.get("WorkingDir") or "/", "RUNS_AS": runs_as}
     command = _build_command(name, layer, arguments, under["Id"])
     run_command(command, f"building a layer on {layer.image}", f"The layer on {layer.image} could not be built.", say)
 
@@ -210,6 +214,19 @@ def command_of_image(image: str, say: Say) -> str:
     return shlex.join(words)
 
 
+def _pull(image: str, problem: str, say: Say) -> None:
+    """Pull an image that the lab does not build, if it is missing. Raise LabError with ``problem`` if this fails."""
+    if not inspected(image):
+        say(f"Pulling {image} …")
+        run_command(["docker", "pull", "--quiet", image], f"pulling {image}", problem, say)
+
+
+def _build_command(name: str, layer: Layer, arguments: Mapping[str, str], under: str, *options: str) -> list[str]:
+    stated = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
+    return ["docker", "buildx", "build", "--load", "--tag", name, *stated, "--label", f"{INPUTS}={under}", *options,
+            str(layer.folder)]  # fmt: skip
+
+
 def not_built(problem: str, said: str) -> LabError:
     """Return why the image of an application could not be built, from what the build printed at its end."""
     if unknown := [*dict.fromkeys(filter(None, chain(*_NO_PACKAGE.findall(said))))]:
@@ -220,35 +237,3 @@ def not_built(problem: str, said: str) -> LabError:
     packages = re.findall(r"(?:Collecting|Building wheel for) ([^\s(]+)", before) if failed else []
     stopped = [f"pip could not prepare {packages[-1]}."] if packages else []
     return LabError(problem, "\n".join(filter(None, [*stopped, way_to_compile(said), ended, *lines[-LAST_LINES:]])))
-
-
-MOST_LINES = 200
-"""How many of the last lines of a build may say why it failed: pip repeats itself at length."""
-_NO_PACKAGE = re.compile(r"E: (?:Unable to locate package (\S+)|Package '(\S+)' has no installation candidate)")
-_NAMES_OF_PACKAGES = (
-    "The lab's images are Debian trixie; packages.debian.org lists its packages, which may have other names than those "
-    "of older releases. If the application does not need the package, leave it out."
-)
-
-
-def _build_on_server(name: str, layer: Layer, server: str, further: str, say: Say) -> None:
-    """Build the layer on the image of a server. ``further`` is a server that the layer lacks, as pip names it."""
-    under = inspected(server)["Id"]
-    if label(name, INPUTS) == under:
-        return
-    say(f"Building the image of your application with {further.replace('==', ' ') or ' '.join(layer.server)} …")
-    began = time.monotonic()
-    arguments = {"SERVER": server, "FURTHER": further}
-    command = _build_command(name, layer, arguments, under, "--secret", f"id=ca_bundle,src={ca_bundle()}")
-    problem = "The image of your application could not be built."
-    try:
-        run_command(command, "building the image of your application", problem, say, lines=MOST_LINES)
-    except LabError as error:
-        raise not_built(problem, error.hint) from None
-    say(f"Built it in {time.monotonic() - began:.0f} s.")
-
-
-def _build_command(name: str, layer: Layer, arguments: Mapping[str, str], under: str, *options: str) -> list[str]:
-    stated = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
-    return ["docker", "buildx", "build", "--load", "--tag", name, *stated, "--label", f"{INPUTS}={under}", *options,
-            str(layer.folder)]  # fmt: skip

@@ -28,9 +28,8 @@ def try_(
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. stampede try my-service.yaml."""
     from stampede.diagnosis.model import read_diagnosis  # noqa: PLC0415
-    from stampede.service.advice import print_best_way  # noqa: PLC0415
     from stampede.service.description import NEEDS_A_FILE  # noqa: PLC0415
-    from stampede.service.trying import start_once, try_service  # noqa: PLC0415
+    from stampede.service.trying import print_best_way, start_once, try_service  # noqa: PLC0415
 
     if service is None:
         raise WrongUse("No file that describes a service is named.", hint=NEEDS_A_FILE)
@@ -69,10 +68,9 @@ def init(
     from stampede.service.discovery import describe_folder  # noqa: PLC0415
     from stampede.service.trying import ask_and_start  # noqa: PLC0415
 
-    if folder is None:
-        raise WrongUse("No folder of an application is named.", hint="stampede init path/of/the/application")
-    if not folder.is_dir():
-        raise WrongUse(f"There is no folder {folder}.", hint="stampede init path/of/the/application")
+    if folder is None or not folder.is_dir():
+        problem = f"There is no folder {folder}." if folder else "No folder of an application is named."
+        raise WrongUse(problem, hint="stampede init path/of/the/application")
     if to.exists():
         raise WrongUse(f"{to} exists already.", hint=f"stampede init {folder} --to another.yaml")
     formats = choose_formats(format_, json_keys)

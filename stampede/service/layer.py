@@ -1,26 +1,71 @@
 """Somebody's application as a workload: a layer on a server's image, and the services beside it."""
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+import shlex
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from stampede.docker.client import HERE, MISSING, DockerError
 from stampede.docker.commands import Say
 from stampede.docker.redaction import mask
-from stampede.servers.workload import BEFORE, BESIDE, Workload
+from stampede.errors import WrongUse
+from stampede.paths import SERVERS
+from stampede.records.classes import fill
+from stampede.servers.base import BEFORE, BESIDE, Workload
+from stampede.service.description import Application, Served, UserService, read_env_files
+from stampede.service.packages import required_lines, scripts_of
+from stampede.typed import typed
 
-BESIDE_PROJECT = "stampede-beside"
-"""The Compose project that builds the images of the services beside an application."""
 TO_OUTSIDE, TO_OUTSIDE_MIB = f"{BESIDE}to-", 64
 """How the names of services begin that pass connections on to a host outside, and the memory of each."""
+WAY_OUT = "way-out"
+"""The network of these services."""
+PORTS = [80, 443]
+"""The ports of a host outside, if none is named."""
 FOLDER = "/opt/application"
 """Where the application's folder is in its image. The application may write there, in a volume of its trial."""
 OWN = "own"
 """The service of docker-compose.yml that serves somebody's own application."""
-WAY_OUT = "way-out"
-"""The network of these services."""
+LEFT_OUT = (".git", "__pycache__", ".venv", "venv", "node_modules", ".env", ".pytest_cache", ".mypy_cache", "*.pyc")
+"""Files and folders that are no part of an application."""
+MOST_MIB = 500
+_PROGRAMS = {
+    "wait-until-ready": "wait-until-ready", "observe": "observe", "observe-counted": "observe-own",
+    "user-service/image/workers-ready": "workers-ready",
+}  # fmt: skip
+"""What asks and observes the server of a layer, and its name there."""
+_SRV = {
+    "user-service/start.py": "start.py", "user-service/hooks.py": "hooks.py", "user-service/before.py": "before.py",
+    "user-service/stampede_own.py": "stampede_own.py", "user-service/stampede_uwsgi.py": "stampede_uwsgi.py",
+    "user-service/stampede_called.py": "stampede_called.py", "user-service/forward.py": "forward.py",
+    "app/counters.py": "stampede_counters.py", "../idle-thread/gunicorn_idle_thread.py": "gunicorn_idle_thread.py",
+}  # fmt: skip
+"""What serves the application, and its name in /opt/stampede."""
+_OF_SHELL = re.compile(r"^\w+=|[$`;&|<>()*?~{}\[\]\\#!\n]")
+"""What makes a command one for a shell."""
+BESIDE_PROJECT = "stampede-beside"
+"""The Compose project that builds the images of the services beside an application."""
+MIB = 512
+"""The memory of a service that states no limit."""
+_KEPT = ("command", "entrypoint", "healthcheck", "user", "working_dir", "tmpfs", "shm_size", "init", "stop_signal")
+"""What a service keeps of its description. Its ports and networks are the lab's; its data lasts for one trial."""
+_READ = (*_KEPT, "image", "build", "environment", "volumes", "secrets", "configs", "mem_limit", "deploy", "depends_on")
+_OF_NO_MATTER = ("container_name", "expose", "hostname", "labels", "logging", "networks", "ports", "profiles",
+                 "pull_policy", "restart", "stop_grace_period")  # fmt: skip
+_TIMES = ("interval", "timeout", "start_period", "start_interval")
+_DATA = ("/var/lib", "/data")
+"""Where images have their data, which is new in each trial, so nothing is mounted there."""
+_SECRET = re.compile(r"PASS|SECRET|TOKEN|KEY", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -38,6 +83,82 @@ class ServicesBeside:
     file: Path = Path()
     builds: Mapping[str, str] = field(default_factory=dict)
     left_out: Sequence[str] = ()
+
+
+def read_beside(file: Path, names: Sequence[str]) -> ServicesBeside:
+    """Read services from a Compose file. Raise WrongUse if Compose cannot read the file, or if a service is missing."""
+    file = file.resolve()
+    try:
+        said = HERE.run("compose", "--file", str(file), "--project-name", BESIDE_PROJECT, "--project-directory",
+                        str(file.parent), "--profile", "*", "config", "--format", "json")  # fmt: skip
+    except DockerError as error:
+        if error.exit_code == MISSING:
+            raise WrongUse("beside.compose: Docker's client is missing on this machine.", hint=typed("setup")) from None
+        raise WrongUse(f"beside.compose: {file.name} cannot be read: {error}") from None
+    resolved: Mapping[str, Any] = json.loads(said)
+    described: Mapping[str, Mapping[str, Any]] = resolved["services"]
+    values: dict[str, str] = {}
+    services, builds = {}, {}
+    secrets: dict[str, str] = {}
+    for name in names:
+        if name not in described:
+            there = ", ".join(sorted(described))
+            raise WrongUse(f"beside.services: {file.name} has no service {name}; it has {there}.")
+        says = described[name]
+        image = says.get("image") or f"{BESIDE_PROJECT}-{name}"
+        if "build" in says:
+            builds[name] = image
+        kept = {key: says[key] for key in _KEPT if says.get(key) is not None}
+        check = kept.get("healthcheck") or {}
+        if check.get("disable") or not check.get("test", True) or check.get("test") in ("NONE", ["NONE"]):
+            kept.pop("healthcheck", None)
+        environment = {key: str(value) for key, value in (says.get("environment") or {}).items() if value}
+        secrets |= {key: value.replace("$$", "$") for key, value in environment.items() if _SECRET.search(key)}
+        limits = (says.get("deploy") or {}).get("resources", {}).get("limits", {})
+        size = str(max(6 * 2**20, int(says.get("mem_limit") or limits.get("memory") or MIB * 2**20)))
+        after = {other: condition for other, condition in (says.get("depends_on") or {}).items() if other in names}
+        services[f"{BESIDE}{name}"] = {
+            **hidden(kept, values),
+            "image": image,
+            "environment": {key: hidden(value, values) for key, value in environment.items()},
+            "volumes": [
+                {"type": "bind", "source": hidden(source, values), "target": target, "read_only": True}
+                for source, target in _files(says, resolved, file.parent)
+            ],
+            "depends_on": {f"{BESIDE}{other}": condition for other, condition in after.items()},
+            "mem_limit": size, "memswap_limit": size, "pids_limit": 2048,
+            "networks": {"lab": {"aliases": [name]}},
+        }  # fmt: skip
+    left_out = [f"{name}: {key}" for name in names for key, value in sorted(described[name].items())
+                if value and key not in (*_READ, *_OF_NO_MATTER)]  # fmt: skip
+    return ServicesBeside(services, values, secrets, file, builds, left_out)
+
+
+def hidden(value: Any, by_variable: dict[str, str]) -> Any:  # noqa: ANN401  # any JSON value
+    """Return a value in which variables stand for all texts that may have been made with a secret."""
+    if isinstance(value, dict):
+        return {key: item if key in _TIMES else hidden(item, by_variable) for key, item in value.items()}
+    if isinstance(value, list):
+        return [hidden(item, by_variable) for item in value]
+    if not isinstance(value, str):
+        return value
+    name = f"LAB_BESIDE_{len(by_variable)}"
+    by_variable[name] = value.replace("$$", "$")  # Compose doubles each $ in what it prints
+    return f"${{{name}:-}}"
+
+
+def _files(described: Mapping[str, Any], resolved: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the files of the application's folder that a service mounts, to be read only, and where. No volumes."""
+    for mount in described.get("volumes") or ():
+        target = str(mount["target"])
+        inside = mount.get("type") == "bind" and Path(mount["source"]).is_relative_to(folder)
+        if inside and not target.startswith(_DATA):
+            yield mount["source"], target
+    for kind, place in (("secrets", "/run/secrets/"), ("configs", "/")):
+        for used in described.get(kind) or ():
+            if source := resolved.get(kind, {}).get(used["source"], {}).get("file"):
+                target = str(used.get("target") or used["source"])
+                yield source, target if target.startswith("/") else place + target
 
 
 @dataclass(frozen=True)
@@ -96,7 +217,7 @@ class Layer(Workload):
         """The secrets, the values of the services beside, the addresses of hosts, and the folder of a replay."""
         secrets = {"LAB_SECRETS": quote(json.dumps(dict(self.secrets)))} if self.secrets else {}
         addresses = {
-            _variable_of(place, port): address
+            f"LAB_HOST_{place}_{port}": address
             for place, ports in enumerate(self.hosts.values()) for port, address in ports.items()
         }  # fmt: skip
         replay = {"LAB_REPLAY_FOLDER": str(self.load_files)} if self.load_files else {}
@@ -105,27 +226,33 @@ class Layer(Workload):
     def extend(self, resolved: dict[str, Any], server: str) -> None:
         """Add the services beside, the ways to hosts outside and the command before; replay a log, if there is one."""
         services, networks = resolved["services"], resolved["networks"]
-        box = {key: services[server][key] for key in ("dns", "labels", "logging", "oom_score_adj", "security_opt")}
+        own = services[server]
+        box = {key: own[key] for key in ("dns", "labels", "logging", "oom_score_adj", "security_opt")}
         added = {name: dict(box | dict(service)) for name, service in self.beside.services.items()}
         ready = {name: _after("healthy" if "healthcheck" in service else "started") for name, service in added.items()}
         if self.hosts:
             networks[WAY_OUT] = {"labels": networks["lab"]["labels"]}
-        for place, (host, ports) in enumerate(self.hosts.items()):
-            added[f"{TO_OUTSIDE}{host}"] = _to_outside(services[server], place, host, [*ports])
+        for place, (host, ports) in enumerate(self.hosts.items()):  # a service with the name of a host passes on to it
+            added[f"{TO_OUTSIDE}{host}"] = own | {
+                "entrypoint": ["python3", "/opt/stampede/forward.py"],
+                "command": [f"{port}=${{LAB_HOST_{place}_{port}:-}}" for port in ports], "depends_on": {}, "scale": 1,
+                "mem_limit": str(TO_OUTSIDE_MIB * 2**20), "memswap_limit": str(TO_OUTSIDE_MIB * 2**20),
+                # in the place of the check of the image, if it has one
+                "healthcheck": {"test": ["CMD", "true"], "interval": "1s"},
+                "networks": {"lab": {"aliases": [host]}, WAY_OUT: {}},
+            }  # fmt: skip
             ready[f"{TO_OUTSIDE}{host}"] = _after("started")
         if not self.image:
-            services[server] = services[server] | {"volumes": [{"type": "volume", "target": FOLDER}]}
+            own = own | {"volumes": [{"type": "volume", "target": FOLDER}]}
         if self.before:
-            added[BEFORE] = services[server] | {
+            added[BEFORE] = own | {
                 "entrypoint": ["python3", "/opt/stampede/before.py"], "command": [self.before.replace("$", "$$")],
                 "depends_on": dict(ready), "healthcheck": {"disable": True}, "scale": 1, "networks": {"lab": {}},
             }  # fmt: skip
             ready[BEFORE] = _after("completed_successfully")
-            services[server] = {key: value for key, value in services[server].items() if key != "volumes"} | {
-                "volumes_from": [BEFORE]  # so that it has what that wrote
-            }
-        services |= added
-        services[server] = services[server] | {"depends_on": services[server].get("depends_on", {}) | ready}
+            own = {key: value for key, value in own.items() if key != "volumes"}
+            own["volumes_from"] = [BEFORE]  # so that it has what that wrote
+        services |= {**added, server: own | {"depends_on": own.get("depends_on", {}) | ready}}
         if self.load_files:  # outside of the results, because a log has what no record may have
             k6 = services["k6"]
             replay = {"type": "bind", "source": "${LAB_REPLAY_FOLDER:-}", "target": "/replay", "read_only": True}
@@ -137,17 +264,113 @@ def _after(condition: str) -> dict[str, Any]:
     return {"condition": f"service_{condition}", "required": True}
 
 
-def _variable_of(place: int, port: int) -> str:
-    return f"LAB_HOST_{place}_{port}"
+@contextmanager
+def lay_out_layer(service: UserService) -> Iterator[Layer]:
+    """Lay out the application, the programs that serve it, and what its layer needs in a temporary folder.
+
+    Values of ``env_file`` go into the image, and nowhere else. Raise WrongUse if the application is too large.
+    """
+    application, served = service.application, service.served
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        secrets = read_env_files(application.env_file)
+        lay_out_programs(folder / "srv")
+        start = start_of(application, secrets)
+        (folder / "srv" / "start.json").write_text(json.dumps(start, sort_keys=True), encoding="utf-8")
+        (folder / "programs").mkdir()
+        for source, target in _PROGRAMS.items():
+            shutil.copyfile(SERVERS / source, folder / "programs" / target)
+        if application.folder:
+            ignored = shutil.ignore_patterns(*LEFT_OUT)
+            shutil.copytree(application.folder, folder / "application", symlinks=True, ignore=ignored)
+            size = sum(path.lstat().st_size for path in folder.rglob("*"))
+            if size > MOST_MIB * 2**20:
+                raise WrongUse(
+                    f"{application.folder} has {size / 2**20:,.0f} MiB, but an application may have {MOST_MIB}.",
+                    hint=f"Move data elsewhere. The lab leaves out {', '.join(LEFT_OUT)}.",
+                )
+            file, extras = application.requirements, application.extras
+            required = [*(required_lines(file, extras) if file else []), *application.packages]
+            lines = "".join(f"{line}\n" for line in requirements_with_server(required, served))
+            (folder / "requirements.txt").write_text(lines, encoding="utf-8")
+            compiles = {"build-essential", "clang", "g++", "gcc"} & {*application.system_packages}
+            headers = ["python3-dev"] if compiles else []  # images of Python have them
+            packages = "".join(f"{name}\n" for name in [*application.system_packages, *headers])
+            (folder / "system-packages").write_text(packages, encoding="utf-8")
+        else:
+            (folder / "release").write_text(f"{served.server} {served.release}", encoding="utf-8")  # for the digest
+        dockerfile = "Dockerfile" if application.folder else "image/Dockerfile"
+        shutil.copyfile(SERVERS / "user-service" / dockerfile, folder / "Dockerfile")
+        digest = hashlib.sha256()
+        for path in sorted(folder.rglob("*")):
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+            if path.is_symlink():
+                digest.update(str(path.readlink()).encode())
+            elif path.is_file():
+                digest.update(path.read_bytes())
+            digest.update(b"\0")
+        yield Layer(
+            folder,
+            digest.hexdigest()[:12],
+            secrets,
+            read_beside(service.beside.compose, service.beside.services) if service.beside else ServicesBeside(),
+            application.before,
+            application.image or "",
+            (served.server, served.release),
+            resolve_hosts(application.hosts),
+        )
 
 
-def _to_outside(server: dict[str, Any], place: int, host: str, ports: Sequence[int]) -> dict[str, Any]:
-    """Return the service that has the name of a host in the lab's network, and passes connections on to the host."""
-    return server | {
-        "entrypoint": ["python3", "/opt/stampede/forward.py"],
-        "command": [f"{port}=${{{_variable_of(place, port)}:-}}" for port in ports], "depends_on": {}, "scale": 1,
-        "mem_limit": str(TO_OUTSIDE_MIB * 2**20), "memswap_limit": str(TO_OUTSIDE_MIB * 2**20),
-        # in the place of the check of the image, if it has one
-        "healthcheck": {"test": ["CMD", "true"], "interval": "1s"},
-        "networks": {"lab": {"aliases": [host]}, WAY_OUT: {}},
+def start_of(application: Application, secrets: Mapping[str, str]) -> dict[str, Any]:
+    """Return what servers/user-service/start.py is to lay out and to run."""
+    folder, command = application.folder, application.command
+    words = ["sh", "-c", command]
+    if not _OF_SHELL.search(command):
+        with suppress(ValueError):  # a quote that is not closed
+            words = shlex.split(command)
+    return {
+        "words": words,
+        "folder": application.working_folder, "paths": application.paths, "written": application.written,
+        "environment": {**secrets} | {name: fill(value, secrets) for name, value in application.environment.items()},
+        "scripts": scripts_of(folder / application.working_folder, folder) if folder else {},
+        "prepared": bool(application.before), "ready": application.ready,
     }  # fmt: skip
+
+
+def lay_out_programs(srv: Path) -> None:
+    """Copy what is in /opt/stampede of a layer: what follows and serves a command, and the probe."""
+    srv.mkdir(exist_ok=True)
+    for source, target in _SRV.items():
+        shutil.copyfile(SERVERS / source, srv / target)
+    compiled = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(SERVERS.parent / "probe" / "stampede_probe", srv / "stampede_probe", ignore=compiled)
+
+
+def resolve_hosts(hosts: Iterable[str]) -> dict[str, dict[int, str]]:
+    """Return the address of each host by its name and its ports. Raise WrongUse if a name has no address."""
+    found: dict[str, dict[int, str]] = {}
+    for named in hosts:
+        name, _, port = named.partition(":")
+        try:
+            [address, *_] = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+        except OSError as error:
+            raise WrongUse(f"application.hosts: {name} has no address: {error.strerror or error}.") from None
+        if ip_address(address[4][0]).is_loopback or ip_address(address[4][0]).is_unspecified:
+            raise WrongUse(
+                f"application.hosts: {name} is this machine itself, which the lab's containers cannot reach."
+            )
+        ports = [int(port)] if port else PORTS
+        found.setdefault(name, {}).update(dict.fromkeys(ports, str(address[4][0])))
+    return found
+
+
+def requirements_with_server(required: Iterable[str], served: Served) -> list[str]:
+    """Return the lines of requirements with the release of the server that is named, and no other. Extras stay.
+
+    Hashes are left out, because with hashes pip would want the hash of the server, too. uWSGI is in its image already.
+    """
+    lines = [re.sub(r"\s*--hash=\S+", "", line) for line in required]
+    server = re.compile(rf"\s*{served.server}\s*(\[[^\]]*\])?\s*([<>=!~;@#].*)?$", re.IGNORECASE)
+    extras = next((found[1] or "" for line in lines if (found := server.match(line))), "")
+    others = [line for line in lines if not server.match(line)]
+    return others if served.server == "uwsgi" else [*others, f"{served.server}{extras}=={served.release}"]

@@ -1,10 +1,9 @@
-"""The packages that an application requires, as lines of requirements, from whichever file says it."""
+"""The packages that an application requires, as lines of requirements, from whichever file says it, and its scripts."""
 
-import configparser
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,30 @@ from typing import Any
 from stampede.errors import WrongUse
 from stampede.foreign import MIB, read_text
 
-FILES = ("requirements.txt", "requirements/production.txt", "requirements/prod.txt", "requirements/base.txt",
-         "requirements/common.txt", "requirements/main.txt", "requirements-prod.txt", "pyproject.toml", "Pipfile",
-         "setup.cfg")  # fmt: skip
+FILES = (
+    "requirements.txt",
+    "requirements/production.txt",
+    "requirements/prod.txt",
+    "requirements/base.txt",
+    "requirements/common.txt",
+    "requirements/main.txt",
+    "requirements-prod.txt",
+    "pyproject.toml",
+    "Pipfile",
+)
 """Where requirements usually are, the file that counts most first."""
 
 
+def read_document(path: Path, text: str | None = None) -> Any:  # noqa: ANN401  # any document
+    """Return what a file of JSON or TOML says, or its text; an empty mapping: nothing, or it is not well formed."""
+    with suppress(WrongUse, ValueError, RecursionError):
+        text = read_text(path, most_bytes=16 * MIB) if text is None else text
+        return json.loads(text) if path.name.endswith((".json", "Pipfile.lock")) and text else tomllib.loads(text)
+    return {}
+
+
 def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
-    """Return what a file requires: requirements of pip, pyproject.toml (PEP 621 or Poetry), Pipfile or setup.cfg.
+    """Return what a file requires: requirements of pip, pyproject.toml (PEP 621 or Poetry) or Pipfile.
 
     ``extras`` are those of the project, or groups of dependencies; names that the file lacks require nothing.
     If a lock file lies beside it, the releases are those of the lock. Raise WrongUse if the file cannot be read.
@@ -27,28 +42,27 @@ def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
     try:
         match path.name:
             case "pyproject.toml":
-                return [*_locked(_of_pyproject(tomllib.loads(read_text(path)), extras), path.parent)]
+                said = tomllib.loads(read_text(path))
+                project, poetry = said.get("project", {}), said.get("tool", {}).get("poetry", {})
+                found = [*project.get("dependencies", []), *_of_poetry(poetry.get("dependencies", {}))]
+                for extra in extras:
+                    found += project.get("optional-dependencies", {}).get(extra, [])
+                    group = said.get("dependency-groups", {}).get(extra, [])
+                    found += [each for each in group if isinstance(each, str)]
+                    found += _of_poetry(poetry.get("group", {}).get(extra, {}).get("dependencies", {}))
             case "Pipfile":
-                said = tomllib.loads(read_text(path)).get("packages", {})
-                return [*_locked(_of_poetry(said), path.parent)]
-            case "setup.cfg":
-                parser = configparser.ConfigParser(interpolation=None)
-                parser.read_string(read_text(path))
-                of_extras = [parser.get("options.extras_require", extra, fallback="") for extra in extras]
-                said = "\n".join([parser.get("options", "install_requires", fallback=""), *of_extras])
-                return [line for line in said.splitlines() if line.strip()]
+                found = [*_of_poetry(tomllib.loads(read_text(path)).get("packages", {}))]
             case _:
                 return [*_of_pip(path)]
-    except (tomllib.TOMLDecodeError, configparser.Error) as error:
+    except tomllib.TOMLDecodeError as error:
         raise WrongUse(f"{path.name} cannot be read: {error}") from None
-
-
-def required_python(path: Path) -> str:
-    """Return the releases of Python that a pyproject.toml requires, such as ``>=3.14``; empty: it says none."""
-    with suppress(WrongUse, tomllib.TOMLDecodeError, AttributeError):
-        said = tomllib.loads(read_text(path))
-        return str(said.get("project", {}).get("requires-python", ""))
-    return ""
+    releases, lines = locked_releases(path.parent), []
+    for line in found:
+        named = re.match(r"\s*([A-Za-z0-9][\w.-]*)\s*(\[[^\]]*\])?", line)
+        release = releases.get(_plain(named[1])) if named and "@" not in line else None
+        marker = f" ; {line.partition(';')[2].strip()}" if ";" in line else ""
+        lines.append(f"{named[1]}{named[2] or ''}=={release}{marker}" if named and release else line)
+    return lines
 
 
 def pinned_release(name: str, lines: Iterable[str]) -> str | None:
@@ -57,9 +71,16 @@ def pinned_release(name: str, lines: Iterable[str]) -> str | None:
     return next((found[1] for line in lines if (found := pinned.match(line))), None)
 
 
-def locked_release(name: str, folders: Iterable[Path]) -> tuple[str, Path] | None:
-    """Return the release of a package that a lock file has, and its folder, though no file of requirements names it."""
-    return next(((releases[name], folder) for folder in folders if name in (releases := dict(_of_lock(folder)))), None)
+def locked_releases(folder: Path) -> dict[str, str]:
+    """Return the releases of the packages that the lock files of a folder have."""
+    found: dict[str, str] = {}
+    with suppress(KeyError, AttributeError, TypeError):
+        for name in ("uv.lock", "poetry.lock", "pdm.lock"):
+            said = read_document(folder / name).get("package", [])
+            found |= {_plain(each["name"]): each["version"] for each in said if "version" in each}
+        default = read_document(folder / "Pipfile.lock").get("default", {})
+        found |= {_plain(name): str(said.get("version", "")).removeprefix("==") for name, said in default.items()}
+    return found
 
 
 def _of_pip(path: Path, including: tuple[Path, ...] = ()) -> Iterator[str]:
@@ -75,69 +96,40 @@ def _of_pip(path: Path, including: tuple[Path, ...] = ()) -> Iterator[str]:
             yield line
 
 
-def _of_pyproject(said: Mapping[str, Any], extras: Iterable[str]) -> list[str]:
-    project = said.get("project", {})
-    poetry = said.get("tool", {}).get("poetry", {})
-    found = [*project.get("dependencies", []), *_of_poetry(poetry.get("dependencies", {}))]
-    for extra in extras:
-        found += project.get("optional-dependencies", {}).get(extra, [])
-        found += [each for each in said.get("dependency-groups", {}).get(extra, []) if isinstance(each, str)]
-        found += _of_poetry(poetry.get("group", {}).get(extra, {}).get("dependencies", {}))
-    return found
-
-
 def _of_poetry(said: Mapping[str, Any]) -> Iterator[str]:
-    """Yield Poetry's or Pipenv's requirements as pip writes them."""
+    """Yield Poetry's or Pipenv's requirements as pip writes them: ``^1.2`` is ``>=1.2,<2``, ``~1.2`` ``>=1.2,<1.3``."""
     for name, of in said.items():
-        if name.lower() == "python":
-            continue
         each = of if isinstance(of, dict) else {"version": of}
+        if name.lower() == "python" or "path" in each or each.get("optional"):
+            continue
         extras = f"[{','.join(each['extras'])}]" if each.get("extras") else ""
-        marker = f"; {each['markers']}" if each.get("markers") else ""
+        bounds = str(each.get("version", "*")).strip().removeprefix("*")
         if each.get("git"):
-            yield f"{name}{extras} @ git+{each['git']}" + (
-                f"@{each[key]}" if (key := next((k for k in ("rev", "tag", "branch") if k in each), "")) else ""
-            )
-        elif "path" not in each and not each.get("optional"):
-            yield f"{name}{extras}{_bounds(str(each.get('version', '*')))}{marker}"
-
-
-def _bounds(version: str) -> str:
-    """Return Poetry's bounds as pip writes them: ``^1.2`` is ``>=1.2,<2``, ``~1.2`` is ``~=1.2.0``, ``*`` nothing."""
-    version = version.strip()
-    if version in ("*", ""):
-        return ""
-    if found := re.fullmatch(r"\^\s*(\d+)((?:\.\d+)*)", version):
-        parts = [found[1], *found[2].split(".")[1:]]
-        place = next((place for place, part in enumerate(parts) if part != "0"), len(parts) - 1)
-        above = ".".join([*parts[:place], str(int(parts[place]) + 1)])
-        return f">={'.'.join(parts)},<{above}"
-    if found := re.fullmatch(r"~\s*(\d+)(?:\.(\d+))?((?:\.\d+)*)", version):
-        return f">={version[1:].strip()},<{f'{found[1]}.{int(found[2]) + 1}' if found[2] else int(found[1]) + 1}"
-    return version if version[0] in "<>=!~" else f"=={version}"
-
-
-def _locked(lines: Iterable[str], folder: Path) -> Iterator[str]:
-    """Yield requirements with the releases of the lock file in a folder, if there is one."""
-    releases = dict(_of_lock(folder))
-    for line in lines:
-        named = re.match(r"\s*([A-Za-z0-9][\w.-]*)\s*(\[[^\]]*\])?", line)
-        release = releases.get(_plain(named[1])) if named and "@" not in line else None
-        marker = f" ; {line.partition(';')[2].strip()}" if ";" in line else ""
-        yield f"{named[1]}{named[2] or ''}=={release}{marker}" if named and release else line
-
-
-def _of_lock(folder: Path) -> Iterator[tuple[str, str]]:
-    for name in ("uv.lock", "poetry.lock", "pdm.lock"):
-        with suppress(WrongUse, tomllib.TOMLDecodeError, KeyError, AttributeError, TypeError):
-            for package in tomllib.loads(read_text(folder / name, most_bytes=16 * MIB)).get("package", []):
-                if "version" in package:
-                    yield _plain(package["name"]), package["version"]
-    with suppress(WrongUse, ValueError):
-        locked = json.loads(read_text(folder / "Pipfile.lock", most_bytes=16 * MIB))
-        for name, said in locked.get("default", {}).items():
-            yield _plain(name), str(said.get("version", "")).removeprefix("==")
+            at = next((f"@{each[key]}" for key in ("rev", "tag", "branch") if key in each), "")
+            bounds = f" @ git+{each['git']}{at}"
+        elif found := re.fullmatch(r"([\^~])\s*(\d+(?:\.\d+)*)", bounds):
+            parts = found[2].split(".")
+            place = next((place for place, part in enumerate(parts) if part != "0"), len(parts) - 1)
+            place = min(1, len(parts) - 1) if found[1] == "~" else place
+            above = ".".join([*parts[:place], str(int(parts[place]) + 1)])
+            bounds = f">={found[2]},<{above}"
+        elif bounds and bounds[0] not in "<>=!~":
+            bounds = f"=={bounds}"
+        marker = f"; {each['markers']}" if each.get("markers") and not each.get("git") else ""
+        yield f"{name}{extras}{bounds}{marker}"
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def scripts_of(*bases: Path) -> dict[str, Sequence[str]]:
+    """Return the scripts of a project by name, each the function ``[module, name]``."""
+    found: dict[str, Sequence[str]] = {}
+    for base in dict.fromkeys(bases):
+        said = read_document(base / "pyproject.toml")
+        with suppress(AttributeError, TypeError):
+            for table in (said.get("project", {}), said.get("tool", {}).get("poetry", {})):
+                pairs = ((script, str(each).partition(":")) for script, each in table.get("scripts", {}).items())
+                found |= {script: [module, function] for script, (module, _, function) in pairs if function}
+    return found

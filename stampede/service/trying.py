@@ -1,23 +1,33 @@
 """The experiment that measures an own service as it is served today, and in other ways."""
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import groupby
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
+from rich.console import Console
+from rich.text import Text
 
 from stampede.advise.options import ServingOption
 from stampede.diagnosis.deaths import preload_helps
-from stampede.diagnosis.model import read_diagnosis
+from stampede.diagnosis.improvement import find_improvement
+from stampede.diagnosis.model import Diagnosis, read_diagnosis
 from stampede.docker.doctor import make_ready
 from stampede.docker.engine import engine_cores
+from stampede.docker.machine_usage import is_busy
 from stampede.errors import LabError, WrongUse
 from stampede.experiment.model import Experiment, Load
-from stampede.records.classes import own_as_json
-from stampede.records.folder import write_whole
+from stampede.logs.access_log import MOST_CLASSES, class_name, read_requests, route_of
+from stampede.plan import timing
+from stampede.records.classes import PATH_PATTERN, OwnRequestClass, own_as_json
+from stampede.records.folder import read_trial, trial_folder, write_whole
 from stampede.records.mistakes import reason_of
 from stampede.records.model import name_from
 from stampede.records.nearest import nearest_first
@@ -28,18 +38,12 @@ from stampede.run.machine_lock import machine_lock
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest
 from stampede.servers.program import PROGRAMS, SERVED_BY
-from stampede.service.answers import Answers, Followed, Record
+from stampede.service.answers import CALLABLE_PATTERN, Answers, Followed, Record, as_told
 from stampede.service.build import ask_application, command_of_image, follow_start
-from stampede.service.description import CALLABLE_PATTERN, HEAD, SERVERS, Served, UserService, read_user_service
+from stampede.service.description import HEAD, SERVERS, UserService, read_user_service
 from stampede.service.discovery import FROM_APPLICATION, Description
-from stampede.service.first_answer import keeping_first_answer, reached_load, say_first_findings, say_parts
-from stampede.service.image import lay_out_layer
-from stampede.service.layer import FOLDER, Layer
-from stampede.service.replay import Replay, read_replay
-from stampede.service.theory import advise_way
-from stampede.service.told import as_told
+from stampede.service.layer import FOLDER, Layer, lay_out_layer
 from stampede.service.variants import (
-    ADVISED,
     LIFTING,
     ONLY_IF_NAMED,
     candidates,
@@ -47,37 +51,25 @@ from stampede.service.variants import (
     too_large_ways,
     untried_reasons,
 )
-from stampede.terminal import interruptible, say
+from stampede.terminal import interruptible, report_path, say, time_in_words
 
 LASTS = {"short": "20s", "full": "2m"}
 REPLAY_LASTS_S = {"short": 60, "full": 600}
 """The most seconds of a log that are sent again."""
+OTHERS = "others"
+"""The class of the routes of a log that are seldom asked for."""
+MOST_USERS, MOST_REQUESTS = 2000, 200_000
 TRIALS = 3
+GIVE_COMMAND = 'stampede init FOLDER --command "gunicorn shop.wsgi" --to another.yaml --check'
 
 
 class Today(NamedTuple):
-    """A service with what its server said of itself.
-
-    ``told`` is None if the file says how the service is served in the place of a command, or if another server stands
-    in for that of the command.
-    """
+    """A service with what its server said of itself; ``told`` is None if the command starts no server."""
 
     service: UserService
     layer: Layer
-    told: Record | None = None
-    followed: Followed | None = None
-
-
-def how_loaded(service: UserService, told: Record | None) -> dict[str, Any]:
-    """Return how an application is loaded alone; empty: nobody knows its name."""
-    callable_ = told.callable if told else service.application.callable
-    if not re.fullmatch(CALLABLE_PATTERN, callable_):
-        return {}
-    if told:
-        imports = [each for each in told.imports if each == FOLDER or each.startswith(f"{FOLDER}/")]
-        return {"callable": callable_, "folder": told.chdir or told.folder, "imports": imports, "called": ""}
-    called = "asgi" if service.served.kind.is_asgi else "wsgi"
-    return {"callable": callable_, "folder": "", "imports": [], "called": called}
+    told: Record | None
+    followed: Followed
 
 
 @contextmanager
@@ -86,38 +78,33 @@ def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = N
 
     Raise LabError if the lab cannot measure the server that the command starts.
     """
-    followed: Followed | None = None
     application = service.application
-    if application.image and not (application.command or application.callable):
+    if application.image and not application.command:
         command = command_of_image(application.image, say)
         service = service.model_copy(update={"application": application.model_copy(update={"command": command})})
     for _ in range(3):
         with lay_out_layer(service) as layer:
-            if not service.application.command:
-                yield Today(service, replace(layer, loaded=how_loaded(service, None)), None, followed)
-                return
             say("Following the start command …")
             followed = follow_start(layer, say, fallbacks or {})
             missing = SERVED_BY.get(followed.missing, followed.missing)
             if missing in SERVERS and missing != service.served.server:
-                served = {missing: PROGRAMS[missing].release, "workers": 1}
-                served |= {"interface": "asgi"} if missing == "granian" else {}
-                service = service.model_copy(update={"served": Served.model_validate(served)})
+                named = {service.served.server: None, missing: PROGRAMS[missing].release}
+                service = service.model_copy(update={"served": service.served.model_copy(update=named)})
                 continue
             if not (told := followed.server):
                 yield Today(service, layer, None, followed)
                 return
-            asked = as_told(service, told)
-            if not asked.application.command:  # another server stands in
-                service = asked
+            command, service = service.application.command, as_told(service, told)
+            if service.application.command != command:  # another server stands in
                 continue
-            server = (asked.served.server, asked.served.release)
-            yield Today(asked, replace(layer, server=server, loaded=how_loaded(asked, told)), told, followed)
+            loaded = {}
+            if re.fullmatch(CALLABLE_PATTERN, told.callable):
+                imports = [each for each in told.imports if each == FOLDER or each.startswith(f"{FOLDER}/")]
+                loaded = {"callable": told.callable, "folder": told.chdir or told.folder, "imports": imports}
+            server = (service.served.server, service.served.release)
+            yield Today(service, replace(layer, server=server, loaded=loaded), told, followed)
             return
     raise LabError("The image of the application lacks the server that its start command starts.")
-
-
-GIVE_COMMAND = 'stampede init FOLDER --command "gunicorn shop.wsgi" --to another.yaml --check'
 
 
 def ask_and_start(path: Path, written: Description, describe: Callable[[Answers], Description], results: Path) -> None:
@@ -151,16 +138,29 @@ def _ask_today(path: Path, written: Description, describe: Callable[[Answers], D
         answers = Answers(followed=today.followed)
         described = describe(answers)
         write_whole(path, described.text)
-        if today.followed and not today.followed.server:
+        if not today.told:
             lines = [line[2:] for line in described.text.splitlines()[len(HEAD) :] if line.startswith("# ")]
-            why = today.followed.why
             raise LabError(
                 f"The start command of {path} starts no server that the lab can measure.",
-                "\n".join([*sorted(lines, key=lambda line: why not in line), GIVE_COMMAND]),
+                "\n".join([*sorted(lines, key=lambda line: today.followed.why not in line), GIVE_COMMAND]),
             )
         if not today.layer.loaded:
             return answers.model_copy(update={"problem": "its server names no application that can be imported"})
         return ask_application(today.layer, today.layer.loaded, say).model_copy(update={"followed": today.followed})
+
+
+@contextmanager
+def asked_today(path: Path) -> Iterator[tuple[UserService, Layer, Record]]:
+    """Follow the start command of a described service. Raise LabError if it starts no server that can be measured."""
+    service = read_user_service(path)
+    with ExitStack() as stack:
+        with interruptible(), machine_lock(say, f"stampede try, which follows the start command of {path.name}"):
+            make_ready(say)
+            today = stack.enter_context(followed_today(service))
+        if not today.told:
+            problem = f"The start command of {path.name} {today.followed.why}."
+            raise LabError(problem, f"Its last words: {today.followed.said or 'none'}")
+        yield today.service, today.layer, today.told
 
 
 def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
@@ -168,9 +168,8 @@ def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
 
     Raise LabError if the application does not start, or if a class is not answered as it should be.
     """
-    with asked_today(path) as today:
-        ways = candidates(today.service, today.layer, engine_cores(), today.told)[:1]
-        experiment = experiment_of(path, today.service, ways, None)
+    with asked_today(path) as (service, layer, told):
+        experiment = experiment_of(path, service, candidates(service, layer, told, engine_cores())[:1], None)
         taken = replace(options, trials=1, jobs=1)
         command = f"stampede try {path.name} --check"
         measure_quietly(RunRequest(results_name(path), experiment, taken, results, command, only_check=True))
@@ -187,31 +186,36 @@ def try_service(
     """
     described = read_user_service(path)
     replay = read_replay(described.replay.log, described.replay.methods) if described.replay else None
-    name, cores = results_name(path), engine_cores()
-    with asked_today(path) as (service, layer, told, _):
-        if replay:
-            replay.write(layer.folder / "replay")
+    cores = engine_cores()
+    with asked_today(path) as (service, layer, told):
+        if replay:  # what k6/replay.js reads
+            (layer.folder / "replay").mkdir()
+            (layer.folder / "replay" / "requests.json").write_text(json.dumps(replay.requests), encoding="utf-8")
 
         def measure(
             tried: Sequence[ServingOption], ways: str, trials: int, *, check: bool = True
         ) -> tuple[Path, Summary]:
             experiment = experiment_of(path, service, tried, replay)
-            taken = replace(options, trials=trials)
-            command = taken.command(f"stampede try {path.name}", ways=ways)
-            return measure_quietly(RunRequest(name, experiment, replace(taken, jobs=1), results, command, check=check))
+            taken = replace(options, trials=trials, jobs=1)
+            command = replace(options, trials=trials).command(f"stampede try {path.name}", ways=ways)
+            return measure_quietly(RunRequest(results_name(path), experiment, taken, results, command, check=check))
 
-        possible = candidates(service, layer, cores, told)
-        if ADVISED in named_kinds(ways):
-            possible.append(advise_way(service, layer, results / name / "latest", told))
+        possible = candidates(service, layer, told, cores)
         tried = choose_ways(possible, ways)
-        say_what_is_not_done(service, layer, named_kinds(ways), cores, told)
+        say_what_is_not_done(service, layer, told, named_kinds(ways), cores)
         if ways:
             return *measure(tried, ways, options.trials), tried
         say_parts(replace(options, jobs=1), experiment_of(path, service, tried, replay))
         folder, summary = measure(tried[:1], TODAY, 1)
         diagnosis = None if summary.validity.verdict == "invalid" else read_diagnosis(folder)
-        say_first_findings(summary, diagnosis)
-        if not reached_load(folder, summary):
+        if not diagnosis:
+            say("\nThe first trial is invalid, so its numbers do not count:")
+            sentences = [reason for trial in summary.trials for reason in trial.reasons]
+        else:
+            say("\nSo far, after one trial of today's way:")
+            sentences = diagnosis.sentences
+        say("\n".join([*(f"- {sentence}" for sentence in sentences), ""]))
+        if all(read_trial(trial_folder(folder, *trial.key)).outcome == "failed" for trial in summary.trials):
             return folder, summary, tried
         kinds = kinds_that_lift(service, [found.limit for found in diagnosis.bottlenecks] if diagnosis else [], cores)
         if not (diagnosis and preload_helps(diagnosis.bottlenecks)):
@@ -221,41 +225,63 @@ def try_service(
             return folder, summary, tried
         further = ",".join(kind_of(way) for way in tried[1:])
         command = options.command(f"stampede try {path}", ways=further)
-        with keeping_first_answer(folder, command) if diagnosis else nullcontext():
-            return *measure(tried, ways, options.trials, check=False), tried
-
-
-@contextmanager
-def asked_today(path: Path) -> Iterator[Today]:
-    """Follow the start command of a described service. Raise LabError if it starts no server that can be measured."""
-    service = read_user_service(path)
-    doing = f"stampede try, which follows the start command of {path.name}"
-    with ExitStack() as stack:
-        if not service.application.callable:
-            with interruptible(), machine_lock(say, doing):
-                make_ready(say)
-                today = stack.enter_context(followed_today(service))
-            if today.followed and not today.followed.server:
-                problem = f"The start command of {path.name} {today.followed.why}."
-                raise LabError(problem, f"Its last words: {today.followed.said or 'none'}")
-        else:
-            today = stack.enter_context(followed_today(service))
-        yield today
+        try:
+            with interruptible() if diagnosis else nullcontext():
+                return *measure(tried, ways, options.trials, check=False), tried
+        except BaseException:
+            if diagnosis:
+                say(f"The first answer is kept: {report_path(folder)}\n"
+                    f"To read it: stampede report {folder}\nTo measure the other ways: {command}")  # fmt: skip
+            raise
 
 
 def say_what_is_not_done(
-    service: UserService, layer: Layer, named: Sequence[str], cores: int, told: Record | None = None
-) -> None:
+    service: UserService, layer: Layer, told: Record, named: Sequence[str], cores: int
+) -> None:  # fmt: skip
     """Say which ways are not tried, and what of the service cannot be kept in the lab."""
     kinds = named or [*service.served.kind.tried, *LIFTING]
-    _say_each("Not tried", [*untried_reasons(service), *too_large_ways(service, layer, kinds, cores)])
-    _say_each("Not kept", [*(f"{name} {value}." for name, value in (told.aside if told else {}).items()),
-                           *(f"{layer.beside.file.name}: {key}." for key in layer.beside.left_out)])  # fmt: skip
+    for reason in [*untried_reasons(service), *too_large_ways(service, layer, told, kinds, cores)]:
+        say(f"Not tried: {reason}")
+    beside = [f"{layer.beside.file.name}: {key}." for key in layer.beside.left_out]
+    for kept in [*(f"{name} {value}." for name, value in told.aside.items()), *beside]:
+        say(f"Not kept: {kept}")
 
 
-def _say_each(lead: str, sentences: Iterable[str]) -> None:
-    for sentence in sentences:
-        say(f"{lead}: {sentence}")
+def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
+    """Say about how long each part of the measurement takes, and when the first answer comes."""
+    [first, *ways] = experiment.variants
+    today, every = replace(options, variants=first, trials=1).plan(experiment), options.plan(experiment)
+    busy = is_busy()
+    alone_s = timing.before_s(today, busy=busy, check=True)
+    first_s, every_s = (
+        sum(timing.batches_s(plan, busy=busy)) + timing.report_s(plan, busy=busy) for plan in (today, every)
+    )
+    ways_too = f" and {plural(len(ways), 'other way')}" if ways else ""
+    say(
+        f"1. The image of the application: about {time_in_words(timing.IMAGE_S)}, unless it is built already.\n"
+        f"2. Each class of requests alone: about {time_in_words(round(alone_s))}.\n"
+        f"3. Today's way, 1 trial: about {time_in_words(round(first_s))}. "
+        "Then comes the first answer; Ctrl-C after it keeps it.\n"
+        f"4. Today's way{ways_too}, {plural(len(every.rounds), 'trial')} each: about {time_in_words(round(every_s))}; "
+        "longer if further ways may lift a limit."
+    )
+
+
+def print_best_way(
+    console: Console, summary: Summary, diagnosis: Diagnosis | None, tried: Sequence[ServingOption]
+) -> None:
+    """Print why the best way is better than today's, and its configuration; nothing if no way is better."""
+    found = find_improvement(summary, diagnosis, [way.name for way in tried]) if len(tried) > 1 else None
+    if not (found and found.best):
+        return
+    way = next(option for option in tried if option.name == found.best.name)
+    console.print()
+    console.print(Text(way.kind.reason))
+    if found.as_good:
+        says = [option.kind.label for option in tried if option.name in found.as_good]
+        console.print(Text(f"As good: {', '.join(says)}."))
+    console.print()
+    console.print(Text(way.variant.deployment()), soft_wrap=True)
 
 
 def results_name(path: Path) -> str:
@@ -266,6 +292,11 @@ def results_name(path: Path) -> str:
 def named_kinds(ways: str) -> list[str]:
     """Return the names in the option WAYS."""
     return [name.strip() for name in ways.split(",") if name.strip()]
+
+
+def kind_of(way: ServingOption) -> str:
+    """Return the word by which the option WAYS names a way."""
+    return way.name.rpartition("-")[0] or TODAY
 
 
 def choose_ways(ways: Sequence[ServingOption], names: str, lifting: Sequence[str] = ()) -> list[ServingOption]:
@@ -284,13 +315,8 @@ def choose_ways(ways: Sequence[ServingOption], names: str, lifting: Sequence[str
     return [way for way, name in zip(ways, known, strict=True) if name in taken]
 
 
-def kind_of(way: ServingOption) -> str:
-    """Return the word by which the option WAYS names a way."""
-    return ADVISED if way.name.startswith(ADVISED) else way.name.rpartition("-")[0] or TODAY
-
-
 def experiment_of(
-    path: Path, service: UserService, ways: Sequence[ServingOption], replay: Replay | None = None
+    path: Path, service: UserService, ways: Sequence[ServingOption], replay: "Replay | None" = None
 ) -> Experiment:
     """Return the experiment, with the requests of the service or of a log. Raise WrongUse if k6 cannot send them."""
     script, classes, further, duration = USER_SERVICE, service.requests, {}, LASTS
@@ -313,3 +339,60 @@ def experiment_of(
         trials=TRIALS,
         variants={way.name: way.variant for way in ways},
     )
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Requests in the order of sending: when, in ms after the first one; of which class; method and target.
+
+    ``classes`` are the routes, each with its mean rate. ``users_max`` is how many requests may be under way at once.
+    """
+
+    classes: dict[str, OwnRequestClass]
+    requests: list[tuple[float, str, str, str]]
+    users_max: int
+
+    @property
+    def lasts_s(self) -> int:
+        """How long the requests take to send, in whole seconds."""
+        return max(1, ceil(self.requests[-1][0] / 1000 + 0.001))
+
+
+def read_replay(path: Path, methods: Sequence[str]) -> Replay:
+    """Read the requests of a log. Raise WrongUse if it has fewer than two, or more than MOST_REQUESTS.
+
+    A log has the time at which an answer was complete, so a request came earlier by its duration, if the log has it.
+    Requests of a log whose times are whole seconds are spread evenly over their second.
+    """
+    lines = [line for line in read_requests(path) if line.method in methods and re.fullmatch(PATH_PATTERN, line.target)]
+    if not 2 <= len(lines) <= MOST_REQUESTS:
+        raise WrongUse(
+            f"{path.name} has {len(lines):,} requests with {', '.join(methods)}, but a replay has 2 to "
+            f"{MOST_REQUESTS:,}.",
+            hint="replay.methods: [GET, HEAD, POST] counts further methods.",
+        )
+    whole = all(line.at == int(line.at) for line in lines)
+    times = []
+    for at, same in groupby(sorted(lines, key=lambda line: line.at), key=lambda line: line.at):
+        together = list(same)
+        for place, line in enumerate(together):
+            within = (place + 0.5) / len(together) if whole else 0.0
+            times.append((at + within - (line.took_s or 0.0), line))
+    times.sort(key=lambda timed: timed[0])
+    frequent = Counter((line.method, route_of(line.target)) for _, line in times).most_common(MOST_CLASSES - 1)
+    names: Counter[str] = Counter([OTHERS])
+    classes = {route: class_name(*route, names) for route, _ in frequent}
+    requests = [
+        (round(1000 * (at - times[0][0]), 3), classes.get((line.method, route_of(line.target)), OTHERS),
+         line.method, line.target)
+        for at, line in times
+    ]  # fmt: skip
+    lasts_s = max(1.0, requests[-1][0] / 1000)
+    counts = Counter(name for _, name, _, _ in requests)
+    routes = {name: (method, route) for (method, route), name in classes.items()} | {OTHERS: ("GET", "/")}
+    asked = {
+        name: OwnRequestClass(path=routes[name][1], method=routes[name][0], per_second=count / lasts_s)
+        for name, count in sorted(counts.items())
+    }
+    busiest = max(Counter(int(at // 1000) for at, _, _, _ in requests).values())
+    return Replay(asked, requests, min(len(requests), MOST_USERS, 10 * busiest + 10))

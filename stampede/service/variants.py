@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import ceil
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 from urllib.parse import quote
 
 from pydantic import ConfigDict, Field, SkipValidation, ValidationError
@@ -22,7 +22,7 @@ from stampede.servers import KINDS
 from stampede.servers.asgi import Asgi
 from stampede.servers.base import Variant
 from stampede.servers.limits import SERVER_MIB
-from stampede.servers.program import GRANIAN, GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS, Program
+from stampede.servers.program import GRANIAN, GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS
 from stampede.service.answers import Record
 from stampede.service.description import MOST_CONNECTIONS, Served, UserService
 from stampede.service.layer import OWN, Layer
@@ -51,28 +51,15 @@ LIFTED: Mapping[str, Sequence[tuple[str, ...]]] = {
 LONGER = 10
 """How many times as long the way with a longer timeout waits."""
 MOST_WORKERS, LEAST_THREADS = 64, 4
-FOR_SINGLE = (*LIFTING, "sync", "uwsgi", *NEIGHBOURS)
-"""The kinds of ways that may be better for a single worker, too; all others are for several."""
-ADVISED = "advised"
-"""The way that theory advises (stampede.service.theory.py), if ``WAYS`` names it."""
 CALLED = "stampede_called:application"
 """A module of the container that calls a factory with its arguments, for servers that cannot."""
-
-
-class Start(NamedTuple):
-    """How the server of a way is started: the own command with added options, or ``words`` of another command.
-
-    Options have the server's own names. ``changed`` are those that differ from today's; None: it is another server.
-    """
-
-    options: Mapping[str, Any]
-    words: Sequence[str] = ()
-    environment: Mapping[str, str] = {}
-    changed: Mapping[str, Any] | None = None
+_ELSEWHERE = ("uwsgi", *NEIGHBOURS)
+"""Ways with another server, which an image that exists lacks."""
+_OF_BOX = ("server", "release", "workers", "threads", "replicas", "balance", "memory_mib", "upstream_keepalive")
 
 
 class Own(Variant):
-    """Somebody's own application, which its own command serves, or the command of another server."""
+    """Somebody's own application, which its own command serves, with options added, or another server's command."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -88,7 +75,6 @@ class Own(Variant):
     command: str = Field("", description="The command, unless it is the application's own.")
     like: SkipValidation[Variant] = Field(exclude=True, repr=False)
     layer: Layer = Field(exclude=True, repr=False)
-    start: Start = Field(exclude=True, repr=False)
 
     service: ClassVar[str] = OWN
     modules: ClassVar[dict[str, str]] = {"own": "own:app"}
@@ -107,7 +93,7 @@ class Own(Variant):
     def accept(self) -> Literal["shared", "per-worker"] | None:
         """Whether the workers share a listening socket."""
         if first := PROGRAMS[self.program].first.get("own sockets"):
-            return "per-worker" if numbers(self.release) >= first else "shared"
+            return "per-worker" if _numbers(self.release) >= first else "shared"
         return self.like.accept
 
     @property
@@ -130,10 +116,12 @@ class Own(Variant):
         """Return the factors that docker-compose.yml reads."""
         further = self.layer.server[0] not in ("", self.program)  # the layer has the server of today
         tag = self.layer.tag + (f"-{self.program}-{self.release}" if further else "")
-        options, words, environment, _ = self.start
-        way = {"words": list(words), "environment": dict(environment)} if words else {}
-        if options:
-            way["options"] = {"server": self.program, "settings": dict(options)}
+        way: dict[str, Any] = {}
+        if self.command:
+            called = {"STAMPEDE_CALLABLE": self.callable} if CALLED in self.command else {}
+            way = {"words": shlex.split(self.command), "environment": called}
+        elif self.added:
+            way = {"options": {"server": self.program, "settings": self.added}}
         return super().factors() | {
             "LAB_WAY": quote(json.dumps(way, sort_keys=True)), "LAB_USER_SERVICE": tag,
             "LAB_FURTHER": f"{self.program}=={self.release}" if further and self.program != "uwsgi" else "",
@@ -141,43 +129,36 @@ class Own(Variant):
 
     def configuration(self) -> list[str]:
         """Return what to add to today's command, or the command of another server."""
-        if self.start.changed is None:
-            named = [self.callable if word == CALLED else word for word in self.start.words]
-            return [shlex.join(named)]
-        if self.start.changed.get("map-socket"):  # each process needs its socket, and nginx all of them
+        if self.command:
+            return [self.command.replace(CALLED, shlex.quote(self.callable))]
+        if self.added.get("map-socket"):  # each process needs its socket, and nginx all of them
             return self.like.configuration()
-        return PROGRAMS[self.program].pasted(self.start.changed)
+        return PROGRAMS[self.program].pasted(self.added)
 
 
-def numbers(release: str) -> tuple[int, ...]:
-    """Return the first numbers of a release, to compare releases."""
+def _numbers(release: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", release)[:2]))
 
 
-def candidates(service: UserService, layer: Layer, cores: int = 1, told: Record | None = None) -> list[ServingOption]:
+def candidates(service: UserService, layer: Layer, told: Record, cores: int = 1) -> list[ServingOption]:
     """Return today's way to serve an application, and the other ways that its server and release allow.
 
-    ``cores`` are those that containers may use; ``told`` is what the server of the start command said. Raise WrongUse
+    ``told`` is what the server of the start command said; ``cores`` are those that containers may use. Raise WrongUse
     if today's workers do not fit into the memory.
     """
     try:
-        ways = [make_way(OptionKind("today", "today", "", gthread), service, layer, told=told)]
+        ways = [make_way(OptionKind("today", "today", "", gthread), service, layer, told)]
     except NotPossible as error:
-        ways_out = {
-            "memory_mib": "Give more memory_mib, or fewer workers.",
-            "can be imported": "Name it in the place of command, such as callable: shop:create_app().",
-        }
-        hint = next((way_out for said, way_out in ways_out.items() if said in str(error)), "")
+        hint = "Give more memory_mib, or fewer workers." if "memory_mib" in str(error) else ""
         raise WrongUse(f"served: {error}.", hint) from None
     for kind in KINDS_OF_WAYS:
-        if not _is_possible(service, kind.name):
-            continue
-        try:
-            way = make_way(kind, service, layer, cores, told)
-        except NotPossible:
-            continue  # its workers do not fit into the memory
-        if way.variant != ways[0].variant:
-            ways.append(way)
+        if _is_possible(service, kind.name):
+            try:
+                way = make_way(kind, service, layer, told, cores)
+            except NotPossible:
+                continue
+            if way.variant != ways[0].variant:
+                ways.append(way)
     return ways
 
 
@@ -199,77 +180,88 @@ def untried_reasons(service: UserService) -> Sequence[str]:
         return [alone, *no_server]
     old = [f"{kind} needs {served.server} {'.'.join(map(str, first))} or later."
            for kind, first in PROGRAMS[served.server].first.items()
-           if kind in served.kind.tried and needs_newer(served, kind)]  # fmt: skip
+           if kind in served.kind.tried and _needs_newer(served, kind)]  # fmt: skip
     without = [f"limit and idle-thread, because {why}." for why in [served.kind.no_limit] if why]
     many = [f"least-conn would need {served.processes} containers; the lab starts at most {MOST_REPLICAS}."]
     return old + without + no_server + (many if served.processes > MOST_REPLICAS else [])
+
+
+def too_large_ways(
+    service: UserService, layer: Layer, told: Record, kinds: Iterable[str], cores: int
+) -> Iterator[str]:  # fmt: skip
+    """Yield why ways of these kinds cannot be tried: a container cannot hold their workers or threads."""
+    for kind in KINDS_OF_WAYS:
+        if kind.name in kinds and _is_possible(service, kind.name):
+            try:
+                make_way(kind, service, layer, told, cores)
+            except NotPossible as error:
+                yield f"{kind.name}: {error}.{' Give more memory_mib.' if 'memory_mib' in str(error) else ''}"
 
 
 def _is_possible(service: UserService, kind: str) -> bool:
     """Return whether a way of a kind can be tried, if its workers fit into the memory."""
     served, workers = service.served, service.served.kind
     named = [each for each in workers.named if each not in _ELSEWHERE or service.application.folder]
-    if kind not in (*workers.tried, *named, *lifting_kinds(served)) or needs_newer(served, kind):
+    if kind not in (*workers.tried, *named, *lifting_kinds(served)) or _needs_newer(served, kind):
         return False
     if kind == "least-conn" and served.processes > MOST_REPLICAS:
         return False
-    return served.processes > 1 or kind in FOR_SINGLE
+    return served.processes > 1 or kind in (*LIFTING, "sync", *_ELSEWHERE)  # others are for several workers
 
 
-def needs_newer(served: Served, kind: str) -> bool:
+def _needs_newer(served: Served, kind: str) -> bool:
     """Return whether the server of a service is too old for a kind of ways."""
-    return numbers(served.release) < PROGRAMS[served.server].first.get(kind, ())
-
-
-def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cores: int) -> Iterator[str]:
-    """Yield why ways of these kinds cannot be tried: a container cannot hold their workers or threads."""
-    for kind in KINDS_OF_WAYS:
-        if kind.name in kinds and _is_possible(service, kind.name):
-            try:
-                make_way(kind, service, layer, cores)
-            except NotPossible as error:
-                yield f"{kind.name}: {error}.{' Give more memory_mib.' if 'memory_mib' in str(error) else ''}"
-
-
-_ELSEWHERE = ("uwsgi", *NEIGHBOURS)
-"""Ways with another server, which an image that exists lacks."""
+    return _numbers(served.release) < PROGRAMS[served.server].first.get(kind, ())
 
 
 def lifting_kinds(served: Served) -> tuple[str, ...]:
     """Return the kinds of ways that lift limits of such workers."""
     kinds = served.kind.lifting + PROGRAMS[served.server].lifts
-    return tuple(kind for kind in kinds if not needs_newer(served, kind))
+    return tuple(kind for kind in kinds if not _needs_newer(served, kind))
 
 
 class NotPossible(ValueError):
     """A way to serve cannot be tried, such as one whose workers do not fit into the memory."""
 
 
-def make_way(
-    kind: OptionKind, service: UserService, layer: Layer, cores: int = 1, told: Record | None = None,
-    at_home: Served | None = None,
-) -> ServingOption:  # fmt: skip
+def make_way(kind: OptionKind, service: UserService, layer: Layer, told: Record, cores: int = 1) -> ServingOption:
     """Return a way of a kind for a service, with as many threads as today but for the kinds of LIFTING.
 
-    ``cores`` are those that containers may use; ``at_home`` is how the command serves, if the service is described in
-    another way. Raise NotPossible if it cannot be tried.
+    ``cores`` are those that containers may use. Raise NotPossible if it cannot be tried.
     """
     served = service.served
-    settings = _settings(kind, service, _today(served, told), cores)
+    names = {*_OF_BOX, *PROGRAMS[served.server].names} & Served.model_fields.keys() - {"threads"}
+    today: dict[str, Any] = {name: value for name in names if (value := getattr(served, name))}
+    today |= {"server": served.kind.server, "release": served.release}
+    if served.kind.threads:
+        today["threads"] = served.threads
+    if served.kind.threads == 1:  # it holds one connection
+        del today["worker_connections"]
+    if served.server == "granian":
+        today["backpressure"] = served.most_at_once
+    if served.server == "gunicorn" and told.settings.get("reuse_port"):
+        today["reuse_port"] = True
+    settings = _settings(kind, service, today, cores)
     program = PROGRAMS[str(settings["server"]).partition("-")[0]]
-    if program.name != served.server:
+    added: dict[str, Any] = {}
+    command = ""
+    if program.name == served.server:
+        added = program.options({name: value for name, value in settings.items() if value != today.get(name)})
+    elif not told.callable:
+        raise NotPossible("the server of today's command names no application that can be imported")
+    else:
         ends = {"timeout_s", *(() if program.name == "gunicorn" else ("max_requests_jitter",))}
         settings = {name: value for name, value in settings.items()
                     if name in _OF_BOX or (name in program.names and name not in ends)}  # fmt: skip
+        cannot_call = "(" in told.callable and program.name not in ("gunicorn", "uwsgi")
+        options = program.unusual(program.options(settings))
+        command = shlex.join(program.command(CALLED if cannot_call else told.callable, options))
     like = KINDS.get(settings["server"], Asgi).model_construct(  # no experiment has daphne, which is like the others
         app="own", **{name: value for name, value in settings.items() if name not in ("replicas", "balance")}
     )
-    callable_ = service.application.callable or (told.callable if told else "")
-    start = _start_of(service, callable_, program, settings, _today(at_home or served, told))
     values = {name: value for name, value in settings.items() if name in Own.model_fields} | {
-        "callable": callable_, "layer": layer,
+        "callable": told.callable, "layer": layer, "like": like, "added": added, "command": command,
         "cpus": served.cpus * served.replicas / int(settings["replicas"]),  # the same in all
-        "like": like, "start": start, "added": dict(start.changed or {}), "command": shlex.join(start.words),
     }  # fmt: skip
     try:
         variant = Own.model_validate(values)
@@ -284,68 +276,42 @@ def make_way(
     return ServingOption(kind, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
 
 
-_OF_BOX = ("server", "release", "workers", "threads", "replicas", "balance", "memory_mib", "upstream_keepalive")
-
-
-def _start_of(
-    service: UserService, callable_: str, program: Program, settings: Mapping[str, Any], today: Mapping[str, Any]
-) -> Start:
-    """Return how a server is started: what is added to today's command, or another command for the application."""
-    served = service.served
-    own = {name: value for name, value in settings.items() if value is not None}
-    changed = program.options({name: value for name, value in own.items() if value != today.get(name)})
-    if service.application.command and program.name == served.server:
-        return Start(changed, changed=changed)
-    if not callable_:
-        raise NotPossible("the server of today's command names no application that can be imported")
-    if served.settings and program.name == served.server:
-        own["settings"] = f"/opt/stampede/own_settings{served.settings.suffix}"
-    stated = program.unusual(program.options({name: each for name, each in own.items() if name != "map_socket"}))
-    literal = not re.search(r"[(,=]\s*(?!True|False|None)[A-Za-z_]\w*\s*[,)]", callable_)
-    can_call = program.name == "uwsgi" or (program.name == "gunicorn" and literal)  # gunicorn takes no names
-    given = {"STAMPEDE_CALLABLE": callable_} if "(" in callable_ and not can_call else {}
-    words = program.command(CALLED if given else callable_, stated)
-    added = program.options({"map_socket": True}) if own.get("map_socket") else {}
-    return Start(added, words, given, changed if program.name == served.server else None)
-
-
-def _settings(  # noqa: PLR0911  # a case for each kind
+def _settings(  # noqa: PLR0911, PLR0912  # a case for each kind
     kind: OptionKind, service: UserService, today: dict[str, Any], cores: int
 ) -> dict[str, Any]:
     """Return the settings of a way: with as many workers and threads as today, in all, but for the kinds of LIFTING."""
-    served, file = service.served, service.application.requirements
-    processes, threads, server = served.processes, served.threads, PROGRAMS[served.server]
-    whole_mib = served.memory_mib * served.replicas
-    most = max(cores, 2 * processes)
-    users = sum(asked.users or 0 for asked in service.requests.values())
-    more: dict[str, Any] = {"workers": min(MOST_WORKERS, ceil(most / served.replicas))}
-    if served.server == "daphne":  # its only process is a container
-        more = {"replicas": min(MOST_REPLICAS, most), "balance": "least_conn"}
-    changes: dict[str, dict[str, Any]] = {
-        "today": {},
-        "least-conn": {"workers": 1, "replicas": processes, "balance": "least_conn",
-                       "memory_mib": max(256, whole_mib // processes)},
-        "jitter": {"max_requests_jitter": served.max_requests} if served.max_requests else {},
-        "never-replaced": {"max_requests": 0, "max_requests_jitter": 0} if served.max_requests else {},
-        "preload": {"preload": True},
-        "longer-timeout": {"timeout_s": LONGER * (served.timeout_s or server.silent_s)},
-        "more-workers": more,
-        "more-threads": {"threads": min(MOST_THREADS, 2 * threads)},
-        "gthread": gthread(served.workers, min(MOST_THREADS, max(LEAST_THREADS, ceil(users / processes))),
-                           worker_class="gthread"),
-    }  # fmt: skip
-    if kind.name in changes:
-        found = today | changes[kind.name]
-        for limit in {"worker_connections", "backpressure"} & found.keys() if "threads" in changes[kind.name] else ():
-            found[limit] = max(found[limit], found["threads"])
-        return found
+    served, processes, threads = service.served, service.served.processes, service.served.threads
+    whole_mib, most = served.memory_mib * served.replicas, max(cores, 2 * processes)
     alone = today | {"workers": processes, "replicas": 1, "balance": "round_robin", "memory_mib": whole_mib}
     if kind.name in _ELSEWHERE:
+        file = service.application.requirements
         pinned = pinned_release(kind.name, required_lines(file) if file else []) if kind.name != "uwsgi" else None
         alone["release"] = pinned or PROGRAMS[kind.name].release
-    interface = "asgi" if served.kind.is_asgi else "wsgi"
-    plain = kind.settings(processes, threads)
     match kind.name:
+        case "today":
+            return today
+        case "least-conn":
+            memory_mib = max(256, whole_mib // processes)
+            return today | {"workers": 1, "replicas": processes, "balance": "least_conn", "memory_mib": memory_mib}
+        case "jitter":
+            return today | ({"max_requests_jitter": served.max_requests} if served.max_requests else {})
+        case "never-replaced":
+            return today | ({"max_requests": 0, "max_requests_jitter": 0} if served.max_requests else {})
+        case "preload":
+            return today | {"preload": True}
+        case "longer-timeout":
+            return today | {"timeout_s": LONGER * (served.timeout_s or PROGRAMS[served.server].silent_s)}
+        case "more-workers" if served.server == "daphne":  # its only process is a container
+            return today | {"replicas": min(MOST_REPLICAS, most), "balance": "least_conn"}
+        case "more-workers":
+            return today | {"workers": min(MOST_WORKERS, ceil(most / served.replicas))}
+        case "more-threads" | "gthread":
+            users = sum(asked.users or 0 for asked in service.requests.values())
+            more = 2 * threads if kind.name == "more-threads" else max(LEAST_THREADS, ceil(users / processes))
+            found = today | {"threads": min(MOST_THREADS, more)}
+            for limit in {"worker_connections", "backpressure"} & found.keys():
+                found[limit] = max(found[limit], found["threads"])
+            return found | ({"server": "gunicorn-gthread", "worker_class": "gthread"} if kind.name == "gthread" else {})
         case "one-process" if served.server != "gunicorn" or served.kind.is_asgi:
             whole = {"threads": served.slots, "backpressure": min(MOST_CONNECTIONS, served.most_at_once * processes)}
             return alone | {name: value for name, value in whole.items() if name in today} | {"workers": 1}
@@ -354,28 +320,13 @@ def _settings(  # noqa: PLR0911  # a case for each kind
         case "reuse-port":
             return alone | {"reuse_port": True}
         case "granian":
+            interface = "asgi" if served.kind.is_asgi else "wsgi"
             return alone | {"server": GRANIAN.kinds[interface].server, "interface": interface,
                             "backpressure": max(threads, GRANIAN_BACKLOG // processes)}  # fmt: skip
         case "gunicorn" | "uvicorn" | "uwsgi":
-            return alone | plain | {"worker_class": "gthread"}  # of gunicorn
+            return alone | kind.settings(processes, threads) | {"worker_class": "gthread"}  # of gunicorn
         case "sync":
-            return alone | plain | {"worker_class": "sync", "threads": 1}
+            return alone | kind.settings(processes, threads) | {"worker_class": "sync", "threads": 1}
         case _:
             of = (1, served.slots) if kind.for_single_worker else (processes, threads)
             return alone | {"worker_class": "gthread", "worker_connections": GTHREAD_CONNECTIONS} | kind.settings(*of)
-
-
-def _today(served: Served, told: Record | None) -> dict[str, Any]:
-    """Return the settings of the variant that serves an application as it is served today."""
-    names = {*_OF_BOX, *PROGRAMS[served.server].names} & Served.model_fields.keys() - {"threads", "settings"}
-    settings: dict[str, Any] = {name: value for name in names if (value := getattr(served, name))}
-    settings |= {"server": served.kind.server, "release": served.release}
-    if served.kind.threads:
-        settings["threads"] = served.threads
-    if served.kind.threads == 1:  # it holds one connection
-        del settings["worker_connections"]
-    if served.server == "granian":
-        settings["backpressure"] = served.most_at_once
-    if served.server == "gunicorn" and told and told.settings.get("reuse_port"):
-        settings["reuse_port"] = True
-    return settings

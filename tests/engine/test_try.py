@@ -12,7 +12,7 @@ from stampede.diagnosis.model import read_diagnosis
 from stampede.records.folder import read_trial, trial_folder
 from tests.conftest import Lab
 from tests.measuring import rows_of
-from tests.quick.test_own import FILE, SHOP
+from tests.quick.test_own import COMMAND, FILE, RELEASE, SHOP
 
 pytestmark = pytest.mark.usefixtures("own_images", "nothing_left")
 
@@ -118,8 +118,7 @@ def written(tmp_path: Path, further: str = "") -> Path:
     (tmp_path / "names.env").write_text("GREETING=bonjour\nTOKEN=s3cr'et\nTIMEOUT=77\n")
     file = FILE.replace("  environment: {GREETING: hello}", "  env_file: names.env")
     (tmp_path / "shop" / "gunicorn.conf.py").write_text(SETTINGS)
-    file = file.replace("callable: app:app", "command: gunicorn app:app")
-    file = file.replace("workers: 2, threads: 2}", "upstream_keepalive: 8}")
+    file = file.replace(COMMAND, "command: gunicorn app:app").replace(RELEASE, f"{RELEASE}, upstream_keepalive: 8")
     (tmp_path / "my-service.yaml").write_text(f"{file}  broken: {{path: /items/1, per_second: 2}}\n{BUY}")
     return tmp_path / "my-service.yaml"
 

@@ -19,8 +19,7 @@ from stampede.errors import LabError
 from stampede.plan import PlannedTrial
 from stampede.records.classes import Login, OwnRequestClass
 from stampede.run.trial import alone, checking
-from stampede.run.trial.alone import Answer, Front
-from stampede.run.trial.login import Refusal, Session, without_sessions
+from stampede.run.trial.alone import Answer, Front, Refusal, Session, without_sessions
 from stampede.run.trial.trial import UNHEALTHY, Trial
 from stampede.service.layer import Layer
 from tests.told import Told

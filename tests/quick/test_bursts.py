@@ -9,16 +9,15 @@ import pytest
 
 from stampede.evaluate.metrics import bursts, times
 from stampede.evaluate.metrics.bursts import ordinal
-from stampede.evaluate.metrics.workers import in_order
+from stampede.evaluate.metrics.workers import labels
 from stampede.evaluate.statistics.estimates import TrialValues, completion_times
 from stampede.evaluate.statistics.intervals import Draw
-from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.claims import Published
 from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
-from stampede.records.summary import Summary, TrialValidity, WaveRow
+from stampede.records.summary import Summary, TrialValidity
 from stampede.report.markdown import markdown
 from stampede.report.wording import figures_phrase, published_quantity
 from tests.in_memory import (
-    changed,
     conclude,
     judged,
     measure,
@@ -27,7 +26,6 @@ from tests.in_memory import (
     page_of,
     printed,
     trial_of,
-    values_of,
 )
 from tests.synthetic import Request, run_record
 
@@ -129,7 +127,6 @@ CRASH = LoadRecord(
 def test_there_are_no_figures_of_bursts(requests: list[Request], under: LoadRecord) -> None:
     assert measure(requests, bursts.FAMILY, load=under) == {}
     assert steps_of(requests, under) == []
-    assert waves(requests, under) == []
 
 
 @pytest.mark.parametrize(
@@ -359,75 +356,5 @@ def test_what_a_burst_took_is_in_a_table_and_published_times_are_divided() -> No
     }
 
 
-P90 = Claim(
-    says="The tail is short", value=Quantity(variant="one", request_class="light", metric="overhead", stat="p90"),
-    at_most=1,
-)  # fmt: skip
-P75 = Published(variant="one", request_class="light", metric="response_time", stats={"p75": 3000})
-
-
-@pytest.mark.parametrize(
-    ("size", "said", "missed"),
-    [
-        (2, {}, []),
-        (2, {"claims": [P90]}, ["no p90 of light requests of any variant: it needs 10 a trial, there were 2 at most"]),
-        (
-            2,
-            {"published": [P75]},
-            ["no p75 of light requests of any variant: it needs 4 a trial, there were 2 at most"],
-        ),
-        (52, {}, ["no p99 of light requests of any variant: it needs 100 a trial, there were 52 at most"]),
-    ],
-)
-def test_percentiles_that_a_small_burst_cannot_carry_are_missed_only_if_somebody_speaks_of_them(
-    size: int, said: dict[str, Any], missed: list[str]
-) -> None:
-    found = conclude(run_record(["one"], loads=[load(size)], **said), {("one", "mix", "light"): [values_of(1, size)]})
-
-    assert [reason for reason in found.validity.reasons if reason.startswith("no p")] == missed
-
-
-def waves(requests: list[Request], under: LoadRecord, workers: int = 2) -> list[WaveRow]:
-    """Return the waves of a trial, which is the first of two."""
-    with opened_trial(requests, load=under) as (rows, trial):
-        first = changed(trial, variant=variant(workers=workers))
-        return list(bursts.wave_rows(rows, first.run, [first, changed(first, trial=2)]))
-
-
-def test_waves_are_counted_by_worker_from_the_first_request_that_began() -> None:
-    """Two workers of two threads: one serves two waves of two and then one more, the other a single wave.
-
-    The first burst of the first trial is shown. What begins less than half a wave late belongs to it.
-    """
-    waits_s = [(0.02, 7), (0.03, 7), (0.1, 11), (0.4, 11), (1.04, 7), (1.05, 7), (2.1, 7)]
-    requests = [
-        Request(service_time_ms=1000, overhead_ms=1000 * late, waits_ms=1000 * late, worker=f"box:{pid}")
-        for late, pid in waits_s
-    ]
-
-    found = waves(requests + burst(*[1000] * 7, at_s=9), load(7))
-
-    assert [(one.worker, one.wave, one.requests) for one in found] == [
-        ("box:7", 1, 2), ("box:7", 2, 2), ("box:7", 3, 1), ("box:11", 1, 2),
-    ]  # fmt: skip
-    assert {(one.variant, one.load, one.trial, one.burst) for one in found} == {("one", "mix", 1, 1)}
-
-
-@pytest.mark.parametrize(
-    ("requests", "workers", "found"),
-    [
-        (one_by_one(), 1, []),
-        (burst(1000, 60000, workers=2) * 2, 2, [("box:7", 1, 2), ("box:8", 60, 2)]),
-        (burst(1000, 61000, workers=2) * 2, 2, []),
-        (burst(90, 95, 100, 1000, workers=2, service_time_ms=99, overhead_ms=0, waits_ms=0), 2, []),
-    ],
-    ids=["one worker", "sixty waves", "sixty-one waves", "short requests"],
-)
-def test_there_are_waves_of_long_requests_of_several_workers_and_sixty_at_most(
-    requests: list[Request], workers: int, found: list[tuple[str, int, int]]
-) -> None:
-    assert [(one.worker, one.wave, one.requests) for one in waves(requests, load(4), workers)] == found
-
-
 def test_workers_are_in_the_order_of_forking() -> None:
-    assert in_order({"b:3", "a:10", "a:9", "b:12"}) == ["a:9", "a:10", "b:3", "b:12"]
+    assert list(labels({"b:3", "a:10", "a:9", "b:12"})) == ["a:9", "a:10", "b:3", "b:12"]

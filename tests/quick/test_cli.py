@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from inline_snapshot import snapshot
 from rich.console import Console
 
 from stampede import cli
-from stampede.cli import measure as measuring
 from stampede.cli.help import PLACES
 from stampede.experiment import file
 from stampede.experiment.file import load_experiment
@@ -27,7 +25,7 @@ from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
 from stampede.records.checksums import MANIFEST, seal, sha256
 from stampede.records.claims import Claim, Quantity
-from stampede.run.options import MeasureOptions, RunRequest
+from stampede.run.options import MeasureOptions
 from stampede.terminal import print_plan, time_in_words
 from tests.archives import unpack
 from tests.conftest import COMMANDS, PATIENCE_S, Lab
@@ -79,9 +77,6 @@ def derived(tmp_path_factory: pytest.TempPathFactory, without_pictures: None) ->
          "--until decided --budget 30m"),
         (["run", "heavy-mix", "--until", "decided", "--budget", "15"],
          "The duration '15' must be whole seconds or minutes, such as 90s or 5m.", "--budget 90s or --budget 5m"),
-        (["run", "heavy-mix", "--against-itself", "--trials", "1"],
-         "A single trial of each variant shows no spread.",
-         "--trials 5"),
         (["verify", "nowhere"], "nowhere has no run.json.", "stampede verify results/<experiment>/<time>, or …/latest"),
         (["report"], "There is no run in {results}.", "stampede run heavy-mix"),
         (["report", "nowhere"], "nowhere has no run.json.", "stampede report results/<experiment>/<time>, or …/latest"),
@@ -96,7 +91,7 @@ def test_wrong_use_is_named_and_starts_nothing(lab: Lab, arguments: list[str], m
 
 
 WRONG_LINES = (
-    "rum", "--fast", "machines chek", "machines check all", "run a b c", "run --trails 3", "run --trials",
+    "rum", "--fast", "machines check", "run a b c", "run --trails 3", "run --trials",
     "run --full=yes", "run --seed 1.5", "diagnose a --workers 2000",
 )  # fmt: skip
 
@@ -108,8 +103,7 @@ def test_each_kind_of_mistake_in_a_command_line_has_its_message(lab: Lab) -> Non
 error: There is no command 'rum'. hint: stampede run
 error: stampede has no option --fast; it has --help, --install-completion, --show-completion, … hint: stampede
     --help
-error: There is no command 'chek'. hint: stampede machines check
-error: stampede machines check does not take all. hint: stampede machines check --help
+error: stampede machines does not take check. hint: stampede machines --help
 error: stampede run does not take b c. hint: stampede run --help
 error: stampede run has no option --trails; it has --trials, --until, --strict, … hint: stampede run --help
 error: --trials needs a value. How often each variant is measured; 0: as the file says. hint: stampede run
@@ -134,7 +128,7 @@ def wrong_options(option: Any) -> Iterator[tuple[list[str], str]]:
             yield [name, f"{value}"], f"{name} {value} must be a .*number.*{bounds}"
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS.keys() - {"machines"}))
+@pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_option_refuses_every_kind_of_wrong_value(lab: Lab, command: str) -> None:
     """The message names the option, the value and what is allowed."""
     options = [option for option in COMMANDS[command].params if option.param_type_name == "option"]
@@ -391,27 +385,11 @@ def test_a_place_for_an_archive_that_will_not_do_is_refused(
 
 @pytest.mark.parametrize(
     ("beginning", "said"),
-    [("stampede advise results/mine", "stampede advise results/mine --full --trials 3"),
+    [("stampede advise mine.yaml", "stampede advise mine.yaml --full --trials 3"),
      ("stampede run mine", "stampede run mine --full --trials 3")],
 )  # fmt: skip
 def test_a_recorded_command_can_be_typed_again(beginning: str, said: str) -> None:
     assert MeasureOptions(full=True, trials=3).command(beginning) == said
-
-
-def test_a_variant_is_measured_five_times_against_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[RunRequest] = []
-
-    def measured(request: RunRequest) -> Any:
-        asked.append(request)
-        return SimpleNamespace(claims=[])
-
-    monkeypatch.setattr(measuring, "measure", measured)
-
-    measuring.run(name="ten-at-once", against_itself=True, results=tmp_path, **vars(MeasureOptions()))
-
-    [request] = asked
-    assert list(request.experiment.variants) == ["a", "b"]
-    assert request.options.trials == 5
 
 
 def test_results_that_cannot_be_written_stop_a_run_before_it_starts(lab: Lab) -> None:

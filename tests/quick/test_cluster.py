@@ -14,7 +14,7 @@ from stampede.docker.client import Machine
 from stampede.docker.cluster import images, swarm
 from stampede.docker.cluster.engines import offset_s
 from stampede.docker.cluster.machines import machines_of, read_machines
-from stampede.docker.containers import ContainerInfo, overlay_name
+from stampede.docker.containers import overlay_name
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment
 from stampede.experiment.variations import generated_on
@@ -31,7 +31,7 @@ THREE = """\
 machines:
   bench-1: {context: one, role: servers, cores: 4}
   bench-2: {context: two, role: servers}
-  laptop:  {context: three, role: load, cores: 1, address: 10.0.0.3}
+  laptop:  {context: three, role: load, cores: 1}
 """
 
 
@@ -44,10 +44,9 @@ def written(folder: Path, text: str) -> Path:
 
 def test_machines_have_an_engine_a_role_and_cores(tmp_path: Path) -> None:
     """Machines for load come last, because the first machine builds the images."""
-    cluster = read_machines(written(tmp_path, "encrypted: true\n" + THREE.replace("bench-1", "z-1", 1)))
+    cluster = read_machines(written(tmp_path, THREE.replace("bench-1", "z-1", 1)))
     machines = machines_of(cluster)
 
-    assert cluster.encrypted
     assert [(one.name, one.role, one.cpuset, one.shares_files) for one in machines] == [
         ("z-1", "servers", "0-3", False), ("bench-2", "servers", "", False), ("laptop", "load", "0", False),
     ]  # fmt: skip
@@ -195,106 +194,30 @@ def test_a_clock_is_read_in_the_middle_of_the_quickest_exchanges() -> None:
     assert offset_s(asked) == pytest.approx(5.0)
 
 
-class Fake:
-    """The engines of machines as members of swarms, by context; commands are kept in ``done``."""
+def member(name: str, engine: str, node: str, manages: bool) -> Machine:
+    """Return a machine whose engine is a member of a swarm (empty: of none)."""
 
-    def __init__(self, **members: tuple[str, str, bool]) -> None:
-        """Take for each context the engine's id, its node (empty: in no swarm), and whether it is a manager."""
-        self.members = members
-        self.labels: dict[str, dict[str, str]] = {}
-        self.done: list[str] = []
+    def answer(words: tuple[str, ...]) -> bytes:
+        if words[0] == "node":  # those whose name does not begin with other are in the manager's swarm
+            return b"n1 n2"
+        state = {"LocalNodeState": "active" if node else "inactive", "NodeID": node, "ControlAvailable": manages}
+        return json.dumps({"ID": engine, "Swarm": state}).encode()
 
-    def machine(self, name: str, context: str) -> Machine:
-        """Return a machine whose engine this is."""
-        return Told(name, context, shares_files=False, answers=lambda words: self.answer(context, words).encode())
-
-    def answer(self, context: str, words: tuple[str, ...]) -> str:
-        """Answer as Docker does."""
-        verb = " ".join(words[1:])
-        match words[0], verb:
-            case "info", _:
-                engine, node, manages = self.members[context]
-                told = {"LocalNodeState": "active" if node else "inactive", "NodeID": node,
-                        "NodeAddr": f"addr-{context}", "ControlAvailable": manages}  # fmt: skip
-                return json.dumps({"ID": engine, "Swarm": told})
-            case "node", "ls --quiet":  # those whose name does not begin with other are members of the manager's swarm
-                return " ".join(node for _, node, _ in self.members.values() if node and not node.startswith("other"))
-            case "node", _ if words[1] == "inspect":
-                return json.dumps([{"ID": node, "Spec": {"Labels": self.labels.get(node)}} for node in words[2:]])
-            case "node", _ if words[1] == "update":
-                name, _, value = words[3].partition("=")
-                self.labels.setdefault(words[4], {})[name] = value
-            case "node", _ if words[1:3] == ("rm", "--force"):
-                self.done.append(f"remove {words[3]}")
-            case "swarm", "join-token --quiet worker":
-                return "TOKEN"
-            case "swarm", _:
-                self.done.append(f"{context}: {verb}")
-                engine, _, _ = self.members[context]
-                joined = (engine, f"node-{context}", words[1] == "init")
-                self.members[context] = (engine, "", False) if words[1] == "leave" else joined
-        return ""
-
-
-def test_machines_make_a_swarm_and_leave_it_again(tmp_path: Path) -> None:
-    """Once is enough: joining again says and does nothing. Leaving undoes what joining did, the swarm's maker last."""
-    fake = Fake(one=("1", "", False), two=("2", "", False), three=("3", "", False))
-    cluster = read_machines(written(tmp_path, THREE))
-    machines = [fake.machine(name, one.context) for name, one in cluster.machines.items()]
-    said: list[str] = []
-
-    swarm.join(cluster, machines, said.append)
-    swarm.join(cluster, machines, said.append)
-
-    assert fake.done == ["one: init", "two: join --token TOKEN addr-one:2377",
-                         "three: join --advertise-addr 10.0.0.3 --token TOKEN addr-one:2377"]  # fmt: skip
-    assert said == ["Made a swarm on bench-1.", "bench-2 has joined the swarm of bench-1.",
-                    "laptop has joined the swarm of bench-1."]  # fmt: skip
-    swarm.check_joined(swarm.nodes_of(machines))
-
-    fake.done.clear()
-    swarm.leave(machines, said.append)
-
-    assert fake.done == ["two: leave", "remove node-two", "three: leave", "remove node-three", "one: leave --force"]
-    assert said[3:] == ["bench-2 has left the swarm.", "laptop has left the swarm.", "The swarm of bench-1 has ended."]
-
-
-def test_a_swarm_that_was_there_before_stays_as_it_was(tmp_path: Path) -> None:
-    fake = Fake(one=("1", "node-one", True), two=("2", "", False))
-    cluster = read_machines(written(tmp_path, "machines: {a: {context: one}, b: {context: two}}"))
-    machines = [fake.machine("a", "one"), fake.machine("b", "two")]
-    said: list[str] = []
-
-    swarm.join(cluster, machines, said.append)
-    swarm.leave(machines, said.append)
-
-    assert said == ["b has joined the swarm of a.", "b has left the swarm."]
-    assert fake.members["one"] == ("1", "node-one", True)
-
-
-def test_a_swarm_with_other_members_goes_on() -> None:
-    fake = Fake(one=("1", "node-one", True), two=("2", "node-two", False))
-    fake.labels["node-one"] = {swarm.MADE: "true"}
-    said: list[str] = []
-
-    swarm.leave([fake.machine("a", "one")], said.append)
-
-    assert said == ["The swarm of a has 1 other member, so it goes on."]
-    assert fake.done == []
+    return Told(name, name, shares_files=False, answers=answer)
 
 
 @pytest.mark.parametrize(
     ("members", "says"),
     [
-        ({"one": ("1", "n1", True), "two": ("2", "", False)}, "b is in no swarm / stampede machines join"),
-        ({"one": ("1", "n1", True), "two": ("2", "other-2", True)}, "b is in another / than a / swarm leave / join"),
-        ({"one": ("1", "n1", False), "two": ("2", "n2", False)}, "None of a, b / manager / docker node promote NODE"),
-        ({"one": ("1", "n1", True), "two": ("1", "n1", True)}, "a and b are the same engine / Remove one of them"),
+        ([("1", "n1", True), ("2", "", False)], "b is in no swarm / docker --context a swarm join-token worker"),
+        ([("1", "", False), ("2", "", False)], "a, b are in no swarm / docker --context a swarm init"),
+        ([("1", "n1", True), ("2", "other-2", True)], "b is in another / than a / swarm leave / join"),
+        ([("1", "n1", False), ("2", "n2", False)], "None of a, b / manager / docker node promote NODE"),
+        ([("1", "n1", True), ("1", "n1", True)], "a and b are the same engine / Remove one of them"),
     ],
 )  # fmt: skip
-def test_machines_that_cannot_share_a_network_are_named(members: dict[str, tuple[str, str, bool]], says: str) -> None:
-    fake = Fake(**members)
-    machines = [fake.machine("a", "one"), fake.machine("b", "two")]
+def test_machines_that_cannot_share_a_network_are_named(members: list[tuple[str, str, bool]], says: str) -> None:
+    machines = [member(name, *told) for name, told in zip("ab", members, strict=True)]
 
     problem = problem_of(lambda: swarm.check_joined(swarm.nodes_of(machines)))
     assert [word for word in says.split(" / ") if word not in problem] == []
@@ -322,31 +245,10 @@ def test_images_that_differ_after_copying_are_an_error(monkeypatch: pytest.Monke
 
     assert problem_of(images.bring_images, ["a", "b"], machines, said.append) == snapshot("""\
 laptop has another image b than bench-1 after the image was copied.
-Machines of one run need the same kind of processor: stampede machines check\
+Machines of one run need the same kind of processor: stampede machines\
 """)
     assert copied == [(["b"], "laptop")]
     assert said == ["Copying b from bench-1 to laptop …"]
-
-
-def difference(used: list[tuple[str, Machine, str]]) -> str | None:
-    """Return which of these containers (service, machine, image) has other images than its like."""
-    return images.image_difference(ContainerInfo("", name, name, machine, image=image) for name, machine, image in used)
-
-
-def test_a_service_with_different_images_is_named_with_its_machines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Ids may differ although the contents are the same, because engines store images in different ways."""
-    first, second, third = three_machines(tmp_path)
-    contents = {"sha256:1": "same", "sha256:2": "same", "sha256:3": "other"}
-    monkeypatch.setattr(images, "content_of", lambda identity, _: contents[identity])
-
-    assert difference([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:1")]) is None
-    assert difference([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:2")]) is None
-    assert difference([("gunicorn", first, "sha256:1"), ("nginx", third, "sha256:3")]) is None
-    assert difference([("k6", first, "sha256:1"), ("k6-2", first, "sha256:1"), ("k6-3", third, "sha256:3")]) == (
-        "k6 has another image on bench-1 than on laptop"
-    )
 
 
 def test_an_engine_that_is_stopped_is_no_engine_to_wait_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from inline_snapshot import snapshot
 from pydantic import TypeAdapter
 
 from stampede.errors import WrongUse
-from stampede.evaluate.metrics.asked import comparable_figures
+from stampede.evaluate.statistics.estimates import comparable_figures
 from stampede.experiment.file import load_experiment, read_experiment
 from stampede.experiment.model import Api, Database
 from stampede.experiment.variations import computing
@@ -67,7 +67,6 @@ FIGURES = "request_class: light, metric: overhead, stats: {p99: 1000}"
 MISTAKES = [
     ("threads: 2\n", "threds: 2\n"),
     (SETTINGS, "  script: burts.js\n  settings: {}\n"),
-    (SETTINGS, "  script: heavy-mix.js\n  settings: {light_vus: 5}\n"),
     (SETTINGS, SETTINGS + "  script: burst.js\n"),
     (SETTINGS, ""),
     ("value: {variant: shared-socket", "value: {variant: shared"),
@@ -144,8 +143,6 @@ def test_each_rule_of_an_experiment_has_its_message(tmp_path: Path) -> None:
     assert listed(refused(tmp_path, GOOD.replace(*one, 1)) for one in MISTAKES) == snapshot("""\
 mine.yaml:10: variants.shared-socket.threds: unknown key; there are threads, app, balance, …
 mine.yaml:5: load.script: k6/burts.js does not exist; there are burst.js, steps.js, crash.js, …
-mine.yaml:5: load.script: heavy-mix.js was replaced by classes of requests, e.g. classes: {page: {users: 5,
-    takes_s: 1}}
 mine.yaml:3: load: give either classes, or a script and its settings
 mine.yaml:3: load: give classes, the requests by the name of their class, or a script and its settings
 mine.yaml:16: claims.0.value.variant: there is no variant shared; there are shared-socket, one-process
@@ -527,10 +524,10 @@ mine.yaml:9: not valid YAML: 'x' cannot be read as bool
 mine.yaml:9: not valid YAML: '2020-13-45' cannot be read as timestamp
 mine.yaml:9: not valid YAML: the number has more than 63 bits
 mine.yaml:1: not valid YAML: the text must not contain '\\x1b'
-mine.yaml:1: not valid YAML: the text must not contain '\\ud800'
-mine.yaml: not valid YAML: special characters are not allowed (#x0007)
+mine.yaml:1: not valid YAML: found invalid Unicode character escape code
+mine.yaml: not valid YAML: control characters are not allowed (#x0007)
 mine.yaml: not valid YAML: it is nested too deeply
-mine.yaml:3: not valid YAML: expected ',' or '}', but got '<stream end>'
+mine.yaml:3: not valid YAML: did not find expected ',' or '}'
 """)
 
 

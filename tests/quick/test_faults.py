@@ -38,7 +38,7 @@ def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, old_run: Path, co
 
 
 CUT_SHORT = "one/mix/1/points.json.gz cannot be read: IO Error: Unexpected end of GZIP stream"
-CHANGED = "one/mix/1/points.json.gz is not what was measured: its hash differs from manifest.sha256"
+CHANGED = "one/mix/1/points.json.gz: changed, its hash differs from manifest.sha256"
 
 
 @pytest.mark.parametrize(("when", "why"), [("before", CUT_SHORT), ("after", CHANGED)])

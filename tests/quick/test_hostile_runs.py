@@ -15,7 +15,7 @@ from stampede.records import folder as records
 from stampede.records.checksums import seal
 from stampede.records.folder import read_run
 from stampede.records.run import Host, Image
-from stampede.teach.classroom import archive
+from stampede.teach.classroom import submissions
 from tests.conftest import Lab
 from tests.quick.test_hostile_logs import OBEYED
 from tests.quick.test_manifest import CLAIM, FEW
@@ -86,7 +86,7 @@ def test_an_archive_with_a_record_that_is_too_large_is_named_with_the_limit(
     with (run / "run.json").open("r+b") as record:
         record.truncate((1 << 20) + 1)
     packed = Path(shutil.make_archive(str(tmp_path / "handed-in"), "gztar", run.parent))
-    monkeypatch.setattr(archive, "FILE_BYTES", 1 << 20)
+    monkeypatch.setattr(submissions, "FILE_BYTES", 1 << 20)
     said = lab.call("class", str(packed))
     assert said.returncode != 0
     assert "handed-in.tar.gz has 20260102T030405Z/run.json of 1 MiB; at most 1 MiB are read" in said.stderr

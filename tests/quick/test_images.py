@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stampede.docker import doctor, inputs, provenance
+from stampede.docker import doctor, provenance
 from stampede.docker import images as of_lab
-from stampede.docker.images import BESIDE_SERVERS, images_of
-from stampede.docker.inputs import files_of, inputs_digest, stages_of
+from stampede.docker.images import BESIDE_SERVERS, files_of, images_of, inputs_digest, stages_of
 from stampede.experiment.file import load_experiment, names
 from stampede.paths import ROOT
 from stampede.plan import lay_out
@@ -36,7 +35,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The copy, from which images are built."""
-    monkeypatch.setattr(inputs, "ROOT", tree)
+    monkeypatch.setattr(of_lab, "ROOT", tree)
     return tree
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from stampede.advise.show import advice_verdict
 from stampede.diagnosis.improvement import find_improvement
 from stampede.diagnosis.model import Diagnosis
 from stampede.diagnosis.section import improvement_sentences
@@ -165,24 +164,3 @@ def test_an_interval_that_tells_nothing_is_not_shown(values: tuple[float, ...], 
     assert spread(list(values), one.low, one.high) == (
         "" if len(values) == 1 else shown.removeprefix("28.0 (").strip(")")
     )
-
-
-@pytest.mark.parametrize(
-    ("first", "today", "says"),
-    [
-        ((5, 5.1, 5.2), (900, 910, 920), r"The advice held: .* nothing was faster than a by more than 10 % and 5 ms\."),
-        ((900, 910, 920), (5, 5.1, 5.2),
-         r"The advice did not hold: home p99 is 910 \(\d+ to \d+\) ms with a, and 5\.1 \(.*\) ms with today\."),
-        ((142, 219), (31, 61),
-         r"Too few trials to tell whether the advice held: home p99 is 142 and 219 ms .*--trials \d+"),
-        ((5,), (900,), r"As far as these trials tell, the advice held: .*--trials 5"),
-        ((), (), r"Whether the advice held is unknown, .*"),
-    ],
-)  # fmt: skip
-def test_the_advice_held_only_as_far_as_the_trials_tell(
-    first: tuple[float, ...], today: tuple[float, ...], says: str
-) -> None:
-    rows = [row(name, "home", *values) for name, values in (("a", first), (TODAY, today)) if values]
-    assert re.fullmatch(says, advice_verdict(summary_of(*rows), ["a", TODAY]))
-    if rows:
-        assert "(1 of 2 trials is suspect: " in advice_verdict(summary_of(*rows, suspect=["a"]), ["a", TODAY])

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from stampede.experiment.file import load_experiment, names, read_experiment
 from stampede.experiment.loads.clients import CLIENT_SCRIPTS
 from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import RATE_MAX_RPS, WrongSetting
-from stampede.experiment.loads.settings import Word
+from stampede.experiment.loads.settings import Described, Number, Word
 from stampede.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from stampede.plan import lay_out
 from stampede.plan.placement import MemoryBudgets
@@ -140,12 +141,21 @@ OWN = """classes: '{"home": {"path": "/", "users": 2}}', login: '{"path": "/in",
 VISITS = "first_per_s: 8, last_per_s: 80, step_s: 4, timeout_steps: 1, users_max: 40"
 
 
+def _schema(declared: Number | Word | Described) -> dict[str, Any]:
+    if isinstance(declared, Word):
+        return {"type": "number", "enum": [*declared.needs]}
+    if isinstance(declared, Described):
+        return {"type": "string"}
+    most = {} if declared.most == inf else {"maximum": declared.most}
+    return {"type": "integer" if declared.whole else "number", "minimum": declared.least, **most}
+
+
 @pytest.mark.parametrize(("folder", "name"), SCRIPTS)
 def test_a_wrong_setting_is_named_with_its_value_and_what_is_allowed(folder: Path, name: str) -> None:
     """Each setting of each script, with values of other types and beyond each bound."""
     script = (K6_SCRIPTS if folder == K6 else CLIENT_SCRIPTS)[name]
     for setting, declared in script.declared(script.example).items():
-        for wrong in wrong_values({"type": "number"} | declared.schema):
+        for wrong in wrong_values(_schema(declared)):
             if isinstance(wrong, int | float | str):
                 with pytest.raises(WrongSetting) as caught:
                     script.check(name, script.example | {setting: wrong}, generators=1)
@@ -202,8 +212,8 @@ mine.yaml:6: load.settings.rounds: a request takes 5000 x (10 + 10) ms = 100 s, 
     after 60 s
 mine.yaml:6: load.settings.timeout_steps: a visitor waits 20 x 4 s = 80 s, but k6 gives up a request after 60
     s
-mine.yaml:6: load.settings.login: '{"path": "/in", "body": "it\\'s"}' must be JSON of a request, e.g. {"path":
-    "/login", "body": "user=ada"}, without single quotes and backslashes
+mine.yaml:6: load.settings.login: '{"path": "/in", "body": "it\\'s"}' must be a whole number or a number or a
+    word without quotes and backslashes
 mine.yaml:8: variants.one: 1,000,000,000 workers need about 14 + 1,000,000,000 x 8.04 = 8,040,000,014 MiB, but
     memory_mib is 256; at most 30 fit
 mine.yaml:8: variants.one: 4 x (1 + 100,000) = 400,004 processes and threads are more than the 2,048 that a

@@ -8,7 +8,7 @@ import numpy as np
 from stampede.evaluate.metrics import METRICS, OF_ALL_REQUESTS, STATISTICS, failures, statistics_of, unit
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import TIMES, Metric
-from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.evaluate.read.requests import simulated_requests
 from stampede.experiment.file import editor_schema
 from stampede.pipeline import derive_summary
 from stampede.records.run import LoadRecord, VariantRecord
@@ -81,11 +81,11 @@ def test_a_simulated_request_fails_if_its_sender_gives_up_before() -> None:
     of_class, zeros = np.array([0, 1, 1, 1, 1]), np.zeros(5)
     variant = VariantRecord(name="one", workers=1, settings={})
     rows = Rows(of_class, of_class, of_class * 0, of_class * 0, sent, sent, ended, zeros)
-    trial = SimulatedTrial(variant, load, ["user", "probe"], rows)
+    requests = simulated_requests(load, ["user", "probe"], rows)
 
-    found = {values.request_class: values.stats for values in failures.FAMILY.measure_simulated(trial)}
+    found = {values.request_class: values.stats for values in failures.FAMILY.measure(requests, variant, load)}
 
-    assert trial.answered.tolist() == [True, True, False, False, True]
+    assert requests.answered.tolist() == [True, True, False, False, True]
     assert found["probe"] == {("failures", "share"): 0.5, ("failures", "count"): 2, ("failures", "in_a_row"): 2}
     assert found["user"]["failures", "count"] == 0
 

@@ -10,7 +10,7 @@ from stampede.evaluate.metrics.servers import megabytes
 from stampede.evaluate.read.observation import SENT, WRITTEN, parse
 from stampede.pipeline import derive_summary
 from stampede.records.run import ContainerLog
-from stampede.run.trial.observing import LogStart, log_record, note_cuts
+from stampede.run.trial.observing import LogStart, log_record
 from tests.synthetic import Request, make_run, make_trial, observation
 
 INTERFACES = """\
@@ -78,19 +78,6 @@ def test_a_log_is_cut_if_its_first_line_is_another_one() -> None:
     assert not log_record(b"tick\ntick\n", before.line + later, before).cut
     assert log_record(b"tick\ntick\n", later + later, before) == ContainerLog(kept=10, before=5, cut=True)
     assert not log_record(b"tick\n", b"2026-01-02T03:04:09.2Z tick\n", LogStart(b"", 0)).cut
-
-
-def test_a_cut_log_begins_with_how_much_is_there(tmp_path: Path) -> None:
-    for name in ("server-1", "nginx-1"):
-        (tmp_path / f"{name}.log").write_text("tick\n")
-    (tmp_path / "server-1.after.txt").write_text(writing(133_000_000, 0, {7: 1}))
-
-    note_cuts(tmp_path, {"server-1": ContainerLog(kept=1_800_000, cut=True), "nginx-1": ContainerLog(kept=5)})
-
-    notice, line = (tmp_path / "server-1.log").read_text().splitlines()
-    assert "the last 1.8 MB of about 133 MB follow" in notice
-    assert line == "tick"
-    assert (tmp_path / "nginx-1.log").read_text() == "tick\n"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ from stampede.errors import LabError, WrongUse
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.paths import SERVERS
-from stampede.predict.options import label_of
 from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass, own_as_json
 from stampede.records.folder import read_run, trial_folder
 from stampede.records.queueing import Queueing
@@ -53,17 +52,12 @@ from stampede.report.terminal import print_tables
 from stampede.run.options import MeasureOptions, RunRequest
 from stampede.servers.base import Variant
 from stampede.service import trying
-from stampede.service.advice import print_best_way
-from stampede.service.answers import Answers, Followed, Record
+from stampede.service.answers import Answers, Followed, Record, as_told
 from stampede.service.build import not_built
-from stampede.service.description import Served, UserService, read_env_file, read_user_service
+from stampede.service.description import Served, UserService, read_env_files, read_user_service
 from stampede.service.discovery import Description
-from stampede.service.image import lay_out_layer, requirements_with_server, resolve_hosts
-from stampede.service.layer import Layer, ServicesBeside
-from stampede.service.replay import Replay, read_replay
-from stampede.service.theory import advise_way
-from stampede.service.told import as_told
-from stampede.service.trying import choose_ways, experiment_of, results_name
+from stampede.service.layer import Layer, ServicesBeside, lay_out_layer, requirements_with_server, resolve_hosts
+from stampede.service.trying import Replay, choose_ways, experiment_of, print_best_way, read_replay, results_name
 from stampede.service.variants import (
     LIFTING,
     candidates,
@@ -125,10 +119,10 @@ def item(number):
 FILE = """\
 application:
   folder: shop
-  callable: app:app
+  command: gunicorn --workers 2 --threads 2 app:app
   requirements: requirements.txt
   environment: {GREETING: hello}
-served: {gunicorn: 27.0.1, workers: 2, threads: 2}
+served: {gunicorn: 27.0.1}
 requests:
   home: {path: /, users: 4}
   report: {path: /report, users: 3}
@@ -147,42 +141,30 @@ def service(tmp_path: Path) -> Path:
 
 
 LAYER = Layer(Path("nowhere"), "abc")
-THREADS = "gunicorn: 27.0.1, workers: 2, threads: 2"
+TOLD = Record(what="server", server="gunicorn", folder="/opt/application", words=["gunicorn"], callable="app:app",
+              settings={"workers": 2, "threads": 2, "worker_class": "gthread"})  # fmt: skip
+COMMAND = "command: gunicorn --workers 2 --threads 2 app:app"
+RELEASE = "gunicorn: 27.0.1"
 MISTAKES = [
     ("folder: shop", "folder: nowhere"),
     ("folder: shop", "image: shop"),
-    (THREADS, "uwsgi: 2.0.24, workers: 2"),
+    (RELEASE, "uwsgi: 2.0.24"),
     ("users: 4", "users: 4, per_second: 2"),
-    ("threads: 2", "threads: 2, worker_class: sync"),
-    ("threads: 2", "threads: 1, worker_class: eventlet"),
-    (THREADS, "daphne: 4.2.3, workers: 2"),
-    ("threads: 2", "threads: 2, settings: conf.py"),
-    ("callable: app:app", "command: gunicorn app:app"),
-    ("callable: app:app", "callable: app:app\n  command: gunicorn app:app"),
-    ("threads: 2", "threads: 2, left_out: [--backlog 9]"),
-    ("  callable: app:app\n", ""),
+    (RELEASE, f"{RELEASE}, workers: 2"),
+    (COMMAND, "callable: app:app"),
+    (f"  {COMMAND}\n", ""),
     ("path: /,", 'path: "/?t=${TOKEN}",'),
     ("requests:", "login: {path: /login, form: {user: ada}, body: user=ada}\nrequests:"),
 ]
 OTHER_MISTAKES = [
     ("  folder: shop\n", "", "application folder image"),
-    ("folder: shop\n  callable: app:app\n  requirements: requirements.txt",
-     "image: shop\n  callable: app:app\n  system_packages: [gcc]", "application system_packages folder"),
+    (f"folder: shop\n  {COMMAND}\n  requirements: requirements.txt", "image: shop\n  system_packages: [gcc]",
+     "application system_packages folder"),
     ("requirements.txt", "more.txt", "application.requirements more.txt"),
     ("path: /,", "path: '/?q=\"x\"',", "requests.home.path /?q /items?page=2"),
-    ("workers: 2,", "workers: 2, uvicorn: 0.38.0,", "served gunicorn uvicorn"),
-    ("gunicorn: 27.0.1,", "uwsgi: 2.0.31, worker_class: sync,", "served worker_class gunicorn uwsgi"),
-    ("gunicorn: 27.0.1,", "uvicorn: 0.38.0,", "served uvicorn threads"),
-    ("threads: 2", "threads: 2, worker_class: gevent", "served gevent gthread"),
-    (THREADS, "gunicorn: 23.0.0, workers: 2, worker_class: asgi", "served 23.0.0 asgi 24"),
-    ("threads: 2", "threads: 2, worker_class: asgi", "served asgi threads"),
-    (THREADS, "uvicorn: 0.38.0, workers: 2, settings: x.py", "served uvicorn settings"),
-    ("gunicorn: 27.0.1,", "granian: 2.8.7,", "served granian interface: wsgi asgi"),
-    ("gunicorn: 27.0.1,", "granian: 2.8.7, interface: asgi,", "served granian threads wsgi"),
-    ("gunicorn: 27.0.1,", "granian: 1.7.6, interface: wsgi,", "served 1.7.6 2"),
-    ("threads: 2", "threads: 2, backpressure: 64", "served backpressure granian gunicorn"),
-    (THREADS, "hypercorn: 0.18.0, workers: 2, interface: asgi", "served interface granian hypercorn"),
-    ("gunicorn: 27.0.1,", "hypercorn: 0.18.0,", "served hypercorn threads"),
+    (RELEASE, f"{RELEASE}, uvicorn: 0.38.0", "served gunicorn uvicorn"),
+    (RELEASE, f"{RELEASE}, worker_class: sync", "served.worker_class command"),
+    (RELEASE, f"{RELEASE}, settings: conf.py", "served settings"),
     ("app:app", "app:app\n  system_packages: [libpq5, --purge]", "application.system_packages.1 --purge libpq5"),
     ("app:app", "app:app\n  hosts: [localhost]", "application.hosts.0 localhost db.example.com:5432"),
     ("app:app", "app:app\n  hosts: ['10.0.0.5:80']", "application.hosts.0 10.0.0.5:80 db.example.com:5432"),
@@ -204,17 +186,10 @@ my-service.yaml: served.uwsgi: the lab compiles uWSGI 2.0.31, and not 2.0.24; wr
     that has 2.0.24
 my-service.yaml:8: requests.home: give either users or per_second: who sends these requests, or how many come
     per second
-my-service.yaml:6: served: workers of the class sync have no threads; choose worker_class: gthread, or
-    threads: 1
-my-service.yaml:6: served: gunicorn 27.0.1 has no class eventlet; choose a release up to 25, or another class
-my-service.yaml:6: served: daphne has one process, not 2 workers; write replicas: 2
-my-service.yaml:6: served.settings: there is no file …/shop/conf.py
 my-service.yaml: served.workers: the command says this; change it there
-my-service.yaml: this file was written by an earlier version; write another: stampede init shop --to
-    another.yaml
-my-service.yaml: this file was written by an earlier version; write another: stampede init shop --to
-    another.yaml
-my-service.yaml:1: application: give command, which starts the service, or callable
+my-service.yaml: application.callable: write a command in its place, with its workers and threads, such as
+    command: gunicorn --workers 2 --threads 2 app:app
+my-service.yaml:1: application: give command, which starts the service
 my-service.yaml:8: requests.home: ${TOKEN} is no variable of env_file; there are none
 my-service.yaml:7: login: form sends the fields as the page's form says; leave body and method out
 """)
@@ -224,8 +199,6 @@ my-service.yaml:7: login: form sends the fields as the page's form says; leave b
 def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_path: Path) -> None:
     for arguments, says in (
         (["try"], "error: No file that describes a service is named.\n\nhint: stampede try my-service.yaml"),
-        (["try", str(service), "--ways", "limt"],
-         "error: --ways limt: there is no way limt for this service; there are limit, "),
         (["init"], "error: No folder of an application is named."),
         (["init", str(tmp_path / "nowhere")], f"error: There is no folder {tmp_path}/nowhere."),
         (["init", str(tmp_path), "--to", str(service)], f"error: {service} exists already."),
@@ -235,32 +208,19 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
         assert done.stderr.replace("\n", "").startswith(says.replace("\n", "")), done.stderr
 
 
-@pytest.mark.parametrize(
-    ("served", "says"),
-    [
-        ("granian: 2.8.7, interface: asgi, max_requests: 9", "max_requests is a setting of gunicorn and "),
-        ("max_requests_jitter: 9", "max_requests_jitter needs max_requests"),
-        ("uwsgi: 2.0.31, max_requests: 9, max_requests_jitter: 9", "max_requests_jitter is a setting of gunicorn "),
-    ],
-)
-def test_only_servers_that_count_requests_replace_workers_after_some(served: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        Served.model_validate(yaml.safe_load(f"{{workers: 2, {served}}}"))
-
-
 def test_workers_are_replaced_in_every_way_whose_server_counts_requests(service: Path) -> None:
-    found = read_user_service(service)
+    found = asked(service)
     replaced = found.served.model_copy(update={"max_requests": 200, "max_requests_jitter": 10})
-    ways = candidates(found.model_copy(update={"served": replaced}), LAYER)
+    ways = candidates(found.model_copy(update={"served": replaced}), LAYER, TOLD)
 
-    limits = {way.name: (shlex.join(way_of(way.variant)["words"]), way.variant.elastic) for way in ways}
+    limits = {way.name: (json.dumps(way_of(way.variant)), way.variant.elastic) for way in ways}
 
-    assert "--max-requests 200 --max-requests-jitter 10 " in limits["today"][0]
-    assert "--max-requests 200 " in limits["limit-2x2"][0]
-    assert "--max-requests 200 " in limits["uwsgi-2x2"][0]
+    assert limits["today"] == ("{}", True)
+    assert "max_requests" not in limits["limit-2x2"][0]  # the command says it
+    assert '"--max-requests", "200"' in limits["uwsgi-2x2"][0]
     assert "max" not in limits["granian-2x2"][0]
-    assert [limits[name][1] for name in ("today", "limit-2x2", "uwsgi-2x2", "granian-2x2")] == [True, True, True, False]
-    assert not any(way.variant.elastic for way in candidates(found, LAYER))
+    assert [limits[name][1] for name in ("limit-2x2", "uwsgi-2x2", "granian-2x2")] == [True, True, False]
+    assert not any(way.variant.elastic for way in candidates(found, LAYER, TOLD))
 
 
 def test_init_writes_the_command_which_is_all_that_try_needs(lab: Lab, service: Path, tmp_path: Path) -> None:
@@ -327,6 +287,11 @@ def test_init_reads_a_log_in_the_format_of_a_configuration(lab: Lab, service: Pa
     }
 
 
+def asked(path: Path) -> UserService:
+    """Return a described service with what its server says of itself."""
+    return as_told(read_user_service(path), TOLD)
+
+
 def way_of(variant: Variant) -> dict[str, Any]:
     """Return what is changed of today's command."""
     way: dict[str, Any] = json.loads(unquote(variant.factors()["LAB_WAY"]))
@@ -340,7 +305,7 @@ def served_as(service: Path, **served: object) -> UserService:
 
 def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     def found_with(**served: object) -> list[ServingOption]:
-        return candidates(served_as(service, **served), LAYER)
+        return candidates(served_as(service, **served), LAYER, TOLD)
 
     def ways(**served: object) -> tuple[list[str], list[str]]:
         names = [one.name for one in found_with(**served) if not one.name.startswith(("preload", "longer-timeout"))]
@@ -448,7 +413,7 @@ def test_a_limit_is_met_with_ways_that_lift_it(
 ) -> None:
     """They are tried beside the default ways, and only then, or if they are named."""
     found = served_as(service, **served)
-    every = candidates(found, LAYER, cores)
+    every = candidates(found, LAYER, TOLD, cores)
     default = choose_ways(every, "")
 
     tried = choose_ways(every, "", kinds_that_lift(found, [limit], cores))
@@ -460,13 +425,10 @@ def test_a_limit_is_met_with_ways_that_lift_it(
         assert way.variant.deployment()
 
 
-TOLD = Record(what="server", server="gunicorn", folder="/opt/application", words=["gunicorn"], callable="app:app")
-
-
 def commanded(service: Path, **served: object) -> UserService:
     """Return the service with a start command, whose server has said how it serves."""
     found = served_as(service, **served)
-    application = found.application.model_copy(update={"command": "./start.sh", "callable": ""})
+    application = found.application.model_copy(update={"command": "./start.sh"})
     return found.model_copy(update={"application": application})
 
 
@@ -497,7 +459,7 @@ def commanded(service: Path, **served: object) -> UserService:
 def test_a_way_is_todays_command_with_an_option_more(
     service: Path, served: dict[str, object], way: str, options: dict[str, object], pasted: str
 ) -> None:
-    found = candidates(commanded(service, **served), LAYER, 2, TOLD)
+    found = candidates(commanded(service, **served), LAYER, TOLD, 2)
     [variant] = [each.variant for each in found if each.name.startswith(way)]
 
     changed = way_of(variant)
@@ -511,15 +473,12 @@ def test_a_way_is_todays_command_with_an_option_more(
 @pytest.mark.parametrize(
     ("served", "way", "server", "further", "says"),
     [
-        ({"granian": "2.8.7", "interface": "wsgi", "workers": 2, "threads": 2}, TODAY, "granian-wsgi", "",
-         "granian --backlog 4096 --interface wsgi --workers 2 --blocking-threads 2 --backpressure 512 app:app"),
         ({"granian": "2.8.7", "interface": "wsgi", "workers": 2, "threads": 2, "backpressure": 8}, "one-process",
-         "granian-wsgi", "", "--interface wsgi --workers 1 --blocking-threads 4 --backpressure 16 app:app"),
+         "granian-wsgi", "", "granian --workers 1 --blocking-threads 4 --backpressure 16"),
         ({"granian": "2.8.7", "interface": "wsgi", "workers": 2, "threads": 2}, "gunicorn", "gunicorn-gthread",
          "gunicorn==20.1", "gunicorn --worker-class gthread --workers 2 --threads 2 app:app"),
         ({"workers": 2, "threads": 2}, "granian", "granian-wsgi", "granian==2.8.7",
          "--interface wsgi --workers 2 --blocking-threads 2 --backpressure 512 app:app"),
-        ({"hypercorn": "0.18.0", "workers": 2}, TODAY, "hypercorn", "", "hypercorn --backlog 4096 --workers 2 app:app"),
         ({"hypercorn": "0.18.0", "workers": 2}, "granian", "granian", "granian==2.8.7",
          "--interface asgi --workers 2 --backpressure 512 app:app"),
         ({"daphne": "4.2.3"}, "more-workers", "daphne", "",
@@ -536,13 +495,13 @@ def test_a_way_says_how_to_serve_like_that_and_which_server_its_image_lacks(
     found = served_as(service, **served)
     layer = Layer(Path("nowhere"), "abc", server=(found.served.server, found.served.release))
 
-    variant = next(each for each in candidates(found, layer, 2) if each.name.startswith(way)).variant
+    variant = next(each for each in candidates(found, layer, TOLD, 2) if each.name.startswith(way)).variant
 
     factors = variant.factors()
     assert (variant.server, factors["LAB_FURTHER"]) == (server, further)
     tag = f"abc-{further.replace('==', '-')}" if further else "abc-uwsgi-2.0.31" if server == "uwsgi" else "abc"
     assert factors["LAB_USER_SERVICE"] == tag
-    assert says in f"{shlex.join(way_of(variant)['words'])}\n{variant.deployment()}"
+    assert says in variant.deployment()
     assert variant.record(way).queueing == variant.queueing
 
 
@@ -550,6 +509,7 @@ UVICORN = TOLD.model_copy(update={
     "server": "uvicorn", "release": "0.54.0", "chdir": "/opt/application/src", "imports": ["/opt/application", "/usr"],
     "settings": {"workers": 3, "limit_max_requests": 500, "timeout_worker_healthcheck": 5},
 })  # fmt: skip
+STANDS_IN = "gunicorn --worker-class gthread --workers 1 --threads 6 app:app"
 WAITRESS = TOLD.model_copy(update={"server": "waitress", "settings": {"workers": 1, "threads": 6}})
 LACKS = Record(what="missing", program="fastapi", folder="/", words=["fastapi"])
 
@@ -559,8 +519,8 @@ LACKS = Record(what="missing", program="fastapi", folder="/", words=["fastapi"])
     [
         ([[UVICORN]], {"server": "uvicorn", "release": "0.54.0", "workers": 3, "max_requests": 500}, "./start.sh"),
         ([[LACKS], [UVICORN]], {"server": "uvicorn", "workers": 3}, "./start.sh"),
-        ([[WAITRESS]], {"server": "gunicorn", "worker_class": "gthread", "threads": 6}, ""),
-        ([[]], {"server": "gunicorn", "workers": 2}, "./start.sh"),
+        ([[WAITRESS], [TOLD]], {"server": "gunicorn", "workers": 2}, STANDS_IN),
+        ([[]], {"server": "gunicorn"}, "./start.sh"),
     ],
 )
 def test_a_command_is_followed_to_a_server_that_can_be_measured(
@@ -574,9 +534,9 @@ def test_a_command_is_followed_to_a_server_that_can_be_measured(
         found = today.service
         assert {name: getattr(found.served, name) for name in served} == served
         assert found.application.command == command
-        assert (today.told is None) == (not follows[-1] or command == "")
+        assert (today.told is None) == (not follows[-1])
         assert today.followed == Followed(records=follows[-1])
-        if today.told:
+        if today.told and today.told.server == "uvicorn":
             assert today.layer.loaded["folder"] == "/opt/application/src"
             assert today.layer.loaded["imports"] == ["/opt/application"]
             assert today.layer.server == (found.served.server, found.served.release)
@@ -584,21 +544,18 @@ def test_a_command_is_followed_to_a_server_that_can_be_measured(
 
 def test_an_application_that_nobody_can_import_is_to_be_named(service: Path) -> None:
     """As that of a server for development, which gets an object of a function."""
-    found = commanded(service, workers=2)
-    nameless = found.model_copy(update={"application": found.application.model_copy(update={"command": ""})})
+    told = TOLD.model_copy(update={"server": "werkzeug", "callable": ""})
 
-    with pytest.raises(WrongUse, match="names no application that can be imported") as raised:
-        candidates(nameless, LAYER)
+    with pytest.raises(LabError, match=r"^werkzeug names no application that can be imported\.$") as raised:
+        as_told(read_user_service(service), told)
 
-    assert raised.value.hint == "Name it in the place of command, such as callable: shop:create_app()."
+    assert raised.value.hint == "Write a command that names it: gunicorn 'shop:create_app()'."
 
 
 def test_a_command_that_starts_no_server_is_told_with_its_last_words(
     service: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.write_text(FILE.replace("callable: app:app", "command: ./start.sh").replace(", workers: 2, threads: 2", ""))
-    monkeypatch.setattr(trying, "machine_lock", lambda *_: nullcontext())
-    monkeypatch.setattr(trying, "make_ready", lambda _: None)
+    service.write_text(FILE.replace(COMMAND, "command: ./start.sh"))
     monkeypatch.setattr(trying, "follow_start", lambda *_: Followed(records=[], said="no database yet", ended=1))
 
     with pytest.raises(LabError, match=r"my-service.yaml starts no server that the lab knows\.$") as raised:
@@ -642,7 +599,7 @@ def test_an_image_starts_with_its_own_command(
 
 def test_another_server_calls_a_factory_that_it_cannot_call_by_itself(service: Path) -> None:
     told = TOLD.model_copy(update={"callable": "app:create_app('prod')"})
-    [way] = [each for each in candidates(commanded(service, workers=2, threads=2), LAYER, 2, told)
+    [way] = [each for each in candidates(commanded(service, workers=2, threads=2), LAYER, told, 2)
              if each.name.startswith("granian")]  # fmt: skip
 
     changed = way_of(way.variant)
@@ -650,25 +607,6 @@ def test_another_server_calls_a_factory_that_it_cannot_call_by_itself(service: P
     assert changed["words"][-1] == "stampede_called:application"
     assert changed["environment"] == {"STAMPEDE_CALLABLE": "app:create_app('prod')"}
     assert way.variant.deployment().endswith("'app:create_app('\"'\"'prod'\"'\"')'")
-
-
-@pytest.mark.parametrize(
-    ("name", "called"),
-    [
-        ("create_app('prod')", "app:create_app('prod')"),
-        ("create_app(debug=False)", "app:create_app(debug=False)"),
-        ("Wrapper(app)", "stampede_called:application"),
-    ],
-)
-def test_gunicorn_calls_a_factory_with_literals_and_the_lab_one_with_names(
-    service: Path, name: str, called: str
-) -> None:
-    found = read_user_service(service)
-    application = found.application.model_copy(update={"callable": f"app:{name}"})
-
-    [today, *_] = candidates(found.model_copy(update={"application": application}), LAYER)
-
-    assert way_of(today.variant)["words"][-1] == called
 
 
 @pytest.mark.parametrize(
@@ -692,35 +630,33 @@ def test_an_application_in_a_folder_may_write_there_and_finds_what_the_command_b
     assert before is None or before["volumes"] == [{"type": "volume", "target": "/opt/application"}]
 
 
-def test_granian_has_a_socket_for_each_worker_from_2_8_on_and_its_own_number_of_threads(service: Path) -> None:
+def test_granian_has_a_socket_for_each_worker_from_2_8_on(service: Path) -> None:
     def today(**served: object) -> Variant:
-        return candidates(served_as(service, interface="wsgi", workers=4, **served), LAYER)[0].variant
+        return candidates(served_as(service, interface="wsgi", workers=4, **served), LAYER, TOLD)[0].variant
 
     assert (today(granian="2.7.9").accept, today(granian="2.8").accept) == ("shared", "per-worker")
-    assert today(granian="2.8.7").queueing == Queueing(threads=128, max_connections=256, race="even", keeps_idle=True)
-    limited = today(granian="2.8.7", backpressure=8)
+    limited = today(granian="2.8.7", threads=4, backpressure=8)
     assert limited.queueing == Queueing(threads=4, max_connections=8, race="even", keeps_idle=True)
-    assert "--backpressure 8" in shlex.join(way_of(limited)["words"])
 
 
 def test_an_image_lacks_the_servers_of_other_ways(service: Path) -> None:
-    found = read_user_service(service)
+    found = asked(service)
     image = found.application.model_copy(update={"folder": None, "image": "shop", "requirements": None})
     of_image = found.model_copy(update={"application": image})
 
     assert list(untried_reasons(of_image)) == ["uwsgi and granian, because the image has only gunicorn."]
-    names = {way.name for way in candidates(of_image, LAYER)}
+    names = {way.name for way in candidates(of_image, LAYER, TOLD)}
     assert not names & {"uwsgi-2x2", "granian-2x2"}
 
 
 def test_more_workers_than_the_memory_holds_are_named(service: Path) -> None:
     found = served_as(service, workers=3, threads=2, memory_mib=80)
 
-    assert "more-workers" not in "".join(way.name for way in candidates(found, LAYER, 2))
-    [said] = too_large_ways(found, LAYER, kinds_that_lift(found, ["inside"], 2), 2)
+    assert "more-workers" not in "".join(way.name for way in candidates(found, LAYER, TOLD, 2))
+    [said] = too_large_ways(found, LAYER, TOLD, kinds_that_lift(found, ["inside"], 2), 2)
     assert re.match(r"more-workers: 6 workers need about .* but memory_mib is 80; .* Give more memory_mib\.", said)
     many = served_as(service, granian="2.8.7", interface="wsgi", workers=4, threads=512)
-    [said] = too_large_ways(many, LAYER, ["one-process"], 2)
+    [said] = too_large_ways(many, LAYER, TOLD, ["one-process"], 2)
     assert (
         said == "one-process: 1 x (1 + 2,048) = 2,049 processes and threads are more than the 2,048 that a "
         "container may have."
@@ -731,7 +667,7 @@ def test_what_cannot_be_kept_is_said_with_its_reason(service: Path, capsys: pyte
     told = TOLD.model_copy(update={"aside": {"user": "nobody: the container runs as a user without rights"}})
     layer = Layer(Path("nowhere"), "abc", beside=ServicesBeside(file=Path("compose.yml"), left_out=["db: cap_add"]))
 
-    trying.say_what_is_not_done(commanded(service, workers=1), layer, ["uwsgi"], 2, told)
+    trying.say_what_is_not_done(commanded(service, workers=1), layer, told, ["uwsgi"], 2)
 
     assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("Not kept")] == [
         "Not kept: user nobody: the container runs as a user without rights.", "Not kept: compose.yml: db: cap_add."
@@ -756,11 +692,13 @@ def test_workers_that_the_lab_does_not_serve_are_refused(
 
 
 def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
-    found = read_user_service(service)
-    every = candidates(found, LAYER)
+    found = asked(service)
+    every = candidates(found, LAYER, TOLD)
     tried = choose_ways(every, "limit")
     assert "reuse-port-2x2" in [way.name for way in every]
     assert "reuse-port-2x2" not in [way.name for way in choose_ways(every, "")]
+    with pytest.raises(WrongUse, match="--ways limt: there is no way limt for this service; there are limit, "):
+        choose_ways(every, "limt")
 
     experiment = experiment_of(service, found, tried)
 
@@ -769,7 +707,7 @@ def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
     assert json.loads(load.environment()["CLASSES"])["report"] == {"users": 3, "path": "/report"}
     assert json.loads(load.derived_environment("5s")["USERS_MAX"]) == {"home": 4, "report": 3, "stream": 20}
     factors = experiment.variants[TODAY].factors()
-    assert way_of(experiment.variants[TODAY])["words"][-1] == "app:app"
+    assert way_of(experiment.variants[TODAY]) == {}
     assert factors["LAB_USER_SERVICE"] == "abc"
     assert "nowhere" not in experiment.variants[TODAY].record(TODAY).model_dump_json()
     assert results_name(service) == "my-service-tried"
@@ -779,7 +717,7 @@ def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
 
 
 def test_a_host_without_an_address_is_named(service: Path) -> None:
-    service.write_text(FILE.replace("callable: app:app", "callable: app:app\n  hosts: [no.such.host.invalid]"))
+    service.write_text(FILE.replace("app:app", "app:app\n  hosts: [no.such.host.invalid]"))
     with (
         pytest.raises(WrongUse, match=r"^application.hosts: no.such.host.invalid has no address: "),
         lay_out_layer(read_user_service(service)),
@@ -826,8 +764,8 @@ def test_an_image_has_the_application_and_what_it_requires(service: Path) -> Non
 def test_what_cannot_be_an_image_is_refused(service: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (service.parent / "wrong.env").write_text("A=1\nMY-TOKEN=s3cret\n")
     with pytest.raises(WrongUse, match=r"^wrong.env:2: not NAME=value$"):
-        read_env_file(service.parent / "wrong.env")
-    monkeypatch.setattr("stampede.service.image.MOST_MIB", 0)
+        read_env_files([service.parent / "wrong.env"])
+    monkeypatch.setattr("stampede.service.layer.MOST_MIB", 0)
     with (
         pytest.raises(WrongUse, match=r"shop has 0 MiB, but an application may have 0."),
         lay_out_layer(read_user_service(service)),
@@ -859,12 +797,12 @@ def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     monkeypatch.setattr(counters, "FOLDER", tmp_path / "workers")
     monkeypatch.setitem(sys.modules, "stampede_counters", counters)
 
-    def wrap(source: str, kind: str = "wsgi", **how: bool) -> ModuleType:
+    def wrap(source: str, kind: str = "wsgi") -> ModuleType:
         (tmp_path / "wrapped_shop.py").write_text(source)
         own = module_at(SERVERS / "user-service" / "stampede_own.py")
         own.SERVED = tmp_path / "served"
         own.application = own.load(os.environ.get("CALLABLE", "wrapped_shop:app"))
-        setattr(own, "asgi" if kind == "asgi" else "app", getattr(own, kind)(own.application, **how))
+        setattr(own, "asgi" if kind == "asgi" else "app", getattr(own, kind)(own.application))
         return own  # type: ignore[no-any-return]
 
     before = dict(sys.modules)
@@ -943,9 +881,13 @@ def test_the_wrapper_counts_each_request(wrapped: Any, tmp_path: Path) -> None:
     assert counted.read_text() == f"served {3:020}\n"
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_worker_is_ready_at_once_if_its_server_knows_no_lifespan(wrapped: Any, tmp_path: Path, at_once: bool) -> None:
-    wrapped(ASGI_APPLICATION, "asgi", at_once=at_once)
+@pytest.mark.parametrize(("server", "at_once"), [("granian", True), ("daphne", True), ("uvicorn", False)])
+def test_a_worker_is_ready_at_once_if_its_server_knows_no_lifespan(
+    wrapped: Any, tmp_path: Path, server: str, at_once: bool
+) -> None:
+    sys.modules["stampede_probe.worker"].state.capacity = (0, server)
+
+    wrapped(ASGI_APPLICATION, "asgi")
 
     assert (tmp_path / "workers").exists() == at_once
 
@@ -985,18 +927,6 @@ def test_the_wrapper_finds_a_factory_and_serves_when_the_disk_is_full(
     own = wrapped(f"def create_app(served=None):\n    return served or app\n\n{source}")
 
     assert ask(own.app, "/parts", "1-1")[0] == b"abcd"
-
-
-def test_a_factory_that_is_not_called_is_named_with_the_way_out(wrapped: Any) -> None:
-    own = wrapped("def create_app(config=None):\n    return app\n\ndef app(environ, start_response): ...\n")
-
-    said = own.mistake_in("shop:create_app", own.load("wrapped_shop:create_app"), "wsgi")
-
-    assert said.endswith("it is a factory: write callable: shop:create_app()")
-    assert own.mistake_in("shop:app", own.application, "wsgi") == ""
-    assert own.mistake_in("shop:app", own.application, "asgi") == (
-        "shop:app is WSGI, but the server that is named serves ASGI."
-    )
 
 
 def own_points(folder: Path, requests: list[Request], served: str) -> None:
@@ -1205,6 +1135,8 @@ DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         Stack("", "computes", "search", "app.py:12 search", "re.match", 2.0)])}),
     "waits beside free threads": ((*LATE_PAGES, *computing(5)), ONE_OF_EIGHT),
     "a lock now and then": ((*WELL_SERVED, *computing(5)), now_and_then("lock", "with lock")),
+    "a pool of threads now and then": (
+        (*WELL_SERVED, *computing(5)), now_and_then("waits", "concurrent.futures._base.Future.result")),
     "a database now and then": ((*WELL_SERVED, *computing(5)), now_and_then("waits", "db.execute")),
     "sleeps now and then": ((*WELL_SERVED, *computing(5)), now_and_then("waits", "time.sleep")),
     "streams on a busy machine": (("page overhead p90 4000", "page response_time p50 30", *computing(2)),
@@ -1342,6 +1274,10 @@ waits beside free threads: unknown ['page']: One in ten of the page requests los
 a lock now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901 ms
     or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: for a
     lock or a limiter, which others hold. 100% of the waits inside page are in with lock (app.py:13 top).
+a pool of threads now and then: inside ['page']: Under this load, one in ten of the page requests is at work
+    for 901 ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the
+    application: for a pool of threads or processes, which is too small, or whose work waits itself. 100% of
+    the waits inside page are in Future.result (app.py:13 top).
 a database now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901
     ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application:
     for a pool of connections or threads, a database, a lock or another service. 100% of the waits inside page
@@ -1351,15 +1287,12 @@ streams on a busy machine: threads ['page']: … …
 """)
 
 
-def test_a_diagnosis_is_kept_with_its_limits_and_older_ones_are_read(tmp_path: Path) -> None:
+def test_a_diagnosis_is_kept_with_its_limits(tmp_path: Path) -> None:
     limit = Bottleneck(limit="threads", requests=["home"], numbers={"threads": 4}, sentences=["They are few."])
-    summary = {"schema": 1, "diagnosis": {"alarm": True, "sentences": ["They are many."]}}
-    (tmp_path / "summary.json").write_text(json.dumps(summary))
-    older = read_diagnosis(tmp_path)
+    assert read_diagnosis(tmp_path) is None
     write_diagnosis(tmp_path, Diagnosis(alarm=True, sentences=["They are few."], bottlenecks=[limit]))
     kept = read_diagnosis(tmp_path)
 
-    assert older == Diagnosis(alarm=True, sentences=["They are many."])
     assert kept
     assert kept.sentences == ["They are few."]
     assert kept.bottlenecks == [limit.model_copy(update={"sentences": []})]
@@ -1598,6 +1531,18 @@ the rest is not explained.\
 """)
 
 
+def test_the_line_that_keeps_the_processors_busy_is_named_with_one_thread_for_each_worker_too(
+    diagnosed: Diagnose,
+) -> None:
+    queries = Stack("", "computes", "home", "shop/views.py:12 books", "sqlite3.Cursor.execute", 8.0)
+
+    [said] = diagnosed(*WELL_SERVED, *computing(48), loops=Loops([], 20.0, (), [queries])).sentences
+
+    assert said.startswith(
+        "100% of what long requests and other threads compute is in Cursor.execute (shop/views.py:12"
+    )
+
+
 def test_functions_that_hold_up_event_loops_are_an_alarm(diagnosed: Diagnose, tmp_path: Path) -> None:
     """Of ten seconds, the loop of one of two workers was held up for one. Notes of other times do not count."""
     requests = [
@@ -1771,7 +1716,7 @@ def test_ways_are_compared_by_response_times_if_requests_wait_at_work() -> None:
 def test_the_diagnosis_ends_with_what_to_do(
     service: Path, diagnosed: Diagnose, limit: tuple[float, ...], best: bool, tmp_path: Path
 ) -> None:
-    tried = choose_ways(candidates(read_user_service(service), LAYER), "limit")
+    tried = choose_ways(candidates(asked(service), LAYER, TOLD), "limit")
     rows = [
         row(one.name, request_class, "overhead", "p99", *((1000, 1001) if one.name == TODAY else limit))
         for one in tried for request_class in ("home", "report", "stream")
@@ -1826,8 +1771,6 @@ def test_the_file_gets_what_the_application_tells_unless_somebody_has_changed_it
     monkeypatch.setattr(trying, "start_once", lambda path, *_, **__: started.append(path.read_text()))
     told = Answers(framework="flask", problem="nobody knows")
     monkeypatch.setattr(trying, "_ask_today", lambda *_: told)
-    monkeypatch.setattr(trying, "make_ready", lambda _: None)
-    monkeypatch.setattr(trying, "machine_lock", lambda *_: nullcontext())
     written = Description(service.read_text(), fallbacks={})
     if changed:
         service.write_text("mine: 1\n")
@@ -1843,8 +1786,11 @@ def test_the_file_gets_what_the_application_tells_unless_somebody_has_changed_it
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Expect the machine to be quiet, so that what is expected of it is always the same."""
-    monkeypatch.setattr("stampede.service.first_answer.is_busy", lambda: False)
+    """Expect the machine to be quiet, and each start command to be followed to the server that TOLD describes."""
+    monkeypatch.setattr("stampede.service.trying.is_busy", lambda: False)
+    monkeypatch.setattr(trying, "machine_lock", lambda *_: nullcontext())
+    monkeypatch.setattr(trying, "make_ready", lambda _: None)
+    monkeypatch.setattr(trying, "follow_start", lambda *_: Followed(records=[TOLD]))
 
 
 class Measured:
@@ -1879,23 +1825,25 @@ COMPUTING = Diagnosis(
     bottlenecks=[Bottleneck(limit="processors", sentences=["They compute all the time."])],
 )  # fmt: skip
 WELL = Diagnosis(alarm=False, sentences=["All is well."])
+ONE = {"worker_class": "gthread", "workers": 1, "threads": 4}
 
 
 @pytest.mark.parametrize(
     ("served", "first", "further", "asked"),
     [
-        ("workers: 1, threads: 4", COMPUTING, [], [([TODAY], 1), ([TODAY, "more-workers-2x4"], 3)]),
-        ("workers: 1, threads: 4", WELL, [], [([TODAY], 1), ([TODAY], 3)]),
-        ("workers: 1, threads: 4", WELL, ["--trials", "1"], [([TODAY], 1)]),  # the first trial is all that is asked
-        ("workers: 1, threads: 4", COMPUTING, ["--ways", "more-threads"], [([TODAY, "more-threads-1x8"], 3)]),
-        ("worker_class: sync, workers: 1", COMPUTING, [], [([TODAY], 1), ([TODAY, "more-workers-2x1"], 3)]),
+        (ONE, COMPUTING, [], [([TODAY], 1), ([TODAY, "more-workers-2x4"], 3)]),
+        (ONE, WELL, [], [([TODAY], 1), ([TODAY], 3)]),
+        (ONE, WELL, ["--trials", "1"], [([TODAY], 1)]),  # the first trial is all that is asked
+        (ONE, COMPUTING, ["--ways", "more-threads"], [([TODAY, "more-threads-1x8"], 3)]),
+        ({"worker_class": "sync", "workers": 1}, COMPUTING, [], [([TODAY], 1), ([TODAY, "more-workers-2x1"], 3)]),
     ],
 )
 def test_ways_follow_from_what_a_first_trial_finds(
     service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    served: str, first: Diagnosis, further: list[str], asked: list[tuple[list[str], int]],
+    served: dict[str, str | int], first: Diagnosis, further: list[str], asked: list[tuple[list[str], int]],
 ) -> None:  # fmt: skip
-    service.write_text(service.read_text().replace("workers: 2, threads: 2", served))
+    told = TOLD.model_copy(update={"settings": served})
+    monkeypatch.setattr(trying, "follow_start", lambda *_: Followed(records=[told]))
     measured = Measured(tmp_path, first)
     monkeypatch.setattr("stampede.service.trying.engine_cores", lambda: 2)
     monkeypatch.setattr("stampede.service.trying.measure_quietly", measured)
@@ -1929,6 +1877,7 @@ def test_the_first_answer_is_kept_when_the_ways_are_interrupted(
 
     assert measured.asked == [([TODAY], 1)]
     assert capsys.readouterr().err.replace(str(tmp_path), "…") == snapshot("""\
+Following the start command …
 1. The image of the application: about 1 min 00 s, unless it is built already.
 2. Each class of requests alone: about 7 s.
 3. Today's way, 1 trial: about 16 s. Then comes the first answer; Ctrl-C after it keeps it.
@@ -1950,8 +1899,9 @@ def test_what_cannot_be_measured_is_named_before_anything_is_built(
     def build(_: RunRequest) -> None:
         raise WrongUse("something is built")
 
-    served = "gunicorn: 23.0.0, workers: 3, threads: 2, memory_mib: 80"
-    service.write_text(service.read_text().replace("gunicorn: 27.0.1, workers: 2, threads: 2", served))
+    service.write_text(FILE.replace(RELEASE, "gunicorn: 23.0.0, memory_mib: 80"))
+    told = TOLD.model_copy(update={"settings": ONE | {"workers": 3, "threads": 2}})
+    monkeypatch.setattr(trying, "follow_start", lambda *_: Followed(records=[told]))
     monkeypatch.setattr("stampede.service.trying.engine_cores", lambda: 2)
     monkeypatch.setattr("stampede.service.trying.measure_quietly", build)
 
@@ -2028,7 +1978,7 @@ def test_requests_have_headers_and_bodies_and_their_secrets_stay_names(service: 
     told = OWN_CLASSES.validate_json(said)["buy"]
     assert unquote(told.body or "") == body
     assert unquote(told.headers["X-Own"]) == 'a "b"'
-    [load] = experiment_of(service, found, candidates(found, LAYER)).all_loads.values()
+    [load] = experiment_of(service, found, candidates(found, LAYER, TOLD)).all_loads.values()
     assert load.environment()["CLASSES"] == said
 
 
@@ -2042,7 +1992,7 @@ def test_a_login_is_a_setting_of_the_load_and_its_secrets_stay_names(service: Pa
     )
 
     found = read_user_service(service)
-    ways = candidates(found, LAYER)
+    ways = candidates(found, LAYER, TOLD)
     [load] = experiment_of(service, found, ways).all_loads.values()
     replay = Replay({"home": OwnRequestClass(path="/", per_second=2)}, [(0.0, "home", "GET", "/")], 300)
     [replayed] = experiment_of(service, found, ways, replay).all_loads.values()
@@ -2247,7 +2197,7 @@ def test_a_replay_takes_the_place_of_requests(service: Path, tmp_path: Path) -> 
     assert found.replay
     replay = read_replay(found.replay.log, found.replay.methods)
 
-    experiment = experiment_of(service, found, candidates(found, LAYER), replay)
+    experiment = experiment_of(service, found, candidates(found, LAYER, TOLD), replay)
 
     [load] = experiment.all_loads.values()
     assert (load.script, load.loop, load.duration.short, load.duration.full) == ("replay.js", "open", "10s", "10s")
@@ -2298,8 +2248,8 @@ def test_a_build_that_fails_names_the_package_that_debian_lacks_or_what_compilin
 @pytest.mark.parametrize("server", ["uvicorn: 0.38.0", "gunicorn: 20.1.0", "uwsgi: 2.0.21"])
 def test_an_image_gets_the_programs_of_the_lab(tmp_path: Path, server: str) -> None:
     (tmp_path / "my.yaml").write_text(
-        "application: {image: 'shop:1', callable: 'app:app'}\n"
-        f"served: {{{server}, workers: 2}}\nrequests: {{home: {{path: /, users: 1}}}}\n"
+        "application: {image: 'shop:1', command: run}\n"
+        f"served: {{{server}}}\nrequests: {{home: {{path: /, users: 1}}}}\n"
     )
     name, _, release = server.partition(": ")
     found = read_user_service(tmp_path / "my.yaml")
@@ -2310,7 +2260,8 @@ def test_an_image_gets_the_programs_of_the_lab(tmp_path: Path, server: str) -> N
         assert {"start.py", "start.json", "hooks.py", "stampede_probe"} <= {
             path.name for path in (layer.folder / "srv").iterdir()
         }
-        ways = {way.name for way in candidates(found, layer)}
+        several = found.model_copy(update={"served": found.served.model_copy(update={"workers": 2})})
+        ways = {way.name for way in candidates(several, layer, TOLD)}
     assert ("map-socket-2x1" in ways) == (name == "uwsgi")
 
 
@@ -2366,45 +2317,3 @@ def test_an_image_with_uwsgi_needs_its_plugin_for_python(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
     assert module_at(CHECK).problem("uwsgi", "2.0.21") == says
-
-
-def test_theory_advises_a_way_from_an_earlier_run(
-    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Reports hold up pages, so a page must not be accepted by a worker without a free thread."""
-    monkeypatch.setattr("stampede.advise.ranking.REQUESTS", 2_000)
-    found = read_user_service(service)
-    earlier = tmp_path / "run"
-    with pytest.raises(WrongUse, match=r"^--ways advised: there is no earlier run of this service\.$"):
-        advise_way(found, LAYER, earlier)
-    requests = [
-        Request(request_class=name, service_time_ms=asked)
-        for name, asked in (("home", 10), ("report", 500))
-        for _ in "1234"
-    ]
-    run_of(tmp_path, requests)
-    write_requests(trial_folder(earlier, TODAY, "mix", 1), TODAY, "mix", 1)
-    summary = summary_of(row(TODAY, None, "processor", "per_request", 5.0))
-    values = {"schema": 2, **summary.model_dump(mode="json")}
-    (earlier / "summary.json").write_text(json.dumps(values))
-
-    way = advise_way(found, LAYER, earlier)
-
-    kind = way.kind.name.removeprefix("advised-")
-    assert kind in ("limit", "idle-thread", "least-conn", "one-process")
-    assert way.kind.label.startswith("advised: ")
-    assert label_of(way.name) == way.kind.label
-    assert way.workers * way.threads >= 4
-    limited = found.model_copy(update={"served": found.served.model_copy(update={"cpus": 0.5, "replicas": 2})})
-    of_limited = advise_way(limited, LAYER, earlier).variant
-    assert of_limited.cpus * of_limited.replicas == 1.0
-    assert [one.name for one in choose_ways([*candidates(found, LAYER), way], "advised")] == [TODAY, way.name]
-    if kind == "limit":
-        assert f"worker_connections = {way.threads}" in way.variant.deployment()
-    of_command = way_of(advise_way(commanded(service, workers=3, threads=5), LAYER, earlier, TOLD).variant)
-    assert of_command["options"]["settings"]["threads"] == way.threads
-    green = found.model_copy(update={"served": Served.model_validate({"workers": 2, "worker_class": "gevent"})})
-    with pytest.raises(WrongUse, match="there is no advice for gevent, only for gunicorn's gthread and sync"):
-        advise_way(green, LAYER, earlier)
-    with pytest.raises(WrongUse, match="there is no advice for the requests of a log"):
-        advise_way(found.model_copy(update={"requests": {}}), LAYER, earlier)

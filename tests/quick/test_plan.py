@@ -10,7 +10,7 @@ from stampede.docker.images import images_of
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment
 from stampede.experiment.model import Experiment
-from stampede.experiment.variations import computing, measured_against_itself
+from stampede.experiment.variations import computing
 from stampede.plan import PlannedTrial, lay_out, timing
 from stampede.servers import KINDS
 
@@ -92,9 +92,6 @@ def test_a_load_may_be_for_some_variants_only() -> None:
     assert measured == [
         ("1x4", "eight"), ("1x4", "four"), ("1x4", "one-connection"), ("1x4", "two"), ("4x4", "eight"), ("4x4", "four"),
     ]  # fmt: skip
-    itself = measured_against_itself(experiment, "4x4")
-    assert list(itself.all_loads) == ["four-connections", "eight-connections"]
-    assert {trial.variant_name for trial in lay_out(itself).trials} == {"a", "b"}
 
 
 DJANGO = load_experiment("django-fastcgi")
@@ -133,25 +130,6 @@ def test_a_variant_that_the_relative_load_is_not_for_needs_no_capacity() -> None
     experiment = DJANGO.model_copy(update={"loads": loads})
 
     assert [trial.load_name for trial in lay_out(experiment, variants=["uwsgi-5"]).trials] == ["capacity"]
-
-
-def test_a_variant_against_itself_is_overloaded_relative_to_its_own_capacity() -> None:
-    itself = measured_against_itself(DJANGO, "uwsgi-5")
-
-    follows = [trial.follows for trial in lay_out(itself, trials=2).trials if trial.load_name == "overload"]
-
-    assert [(one.variant_name, one.load_name, one.number) for one in follows if one] == [
-        ("a", "capacity", 1), ("a", "capacity", 1), ("a", "capacity", 2), ("a", "capacity", 2),
-    ]  # fmt: skip
-
-
-def test_a_variant_against_itself_has_no_load_whose_capacity_it_never_shows() -> None:
-    alone = {name: load.model_copy(update={"variants": ["gunicorn-5"] if load.climbs else []})
-             for name, load in DJANGO.loads.items()}  # fmt: skip
-    experiment = DJANGO.model_copy(update={"loads": alone | {"other": alone["capacity"].model_copy(
-        update={"variants": ["uwsgi-5"]})}})  # fmt: skip
-
-    assert list(measured_against_itself(experiment, "uwsgi-5").all_loads) == ["other"]
 
 
 def test_a_plan_with_a_database_needs_its_image() -> None:

@@ -9,7 +9,6 @@ from unittest.mock import Mock
 import pytest
 
 from stampede.evaluate.metrics.families import FAMILIES
-from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.experiment.file import load_experiment, names
 from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import as_variables
@@ -61,16 +60,19 @@ def test_the_statistics_are_those_of_measured_requests() -> None:
     trial = next(_trials(system_of(one, mix), one, mix))
     requests = [
         Request(
-            overhead_ms=1000 * (ended - sent - asked), service_time_ms=1000 * asked, request_class=trial.classes[place],
-            worker=f"box:{10 + worker}", sent_s=sent, waits_ms=1000 * (began - sent), user=100 * place + user,
+            overhead_ms=overhead_ms, service_time_ms=duration_ms - overhead_ms, request_class=trial.classes[place],
+            worker=f"box:{10 + worker}", sent_s=sent_us / 1e6, waits_ms=1000 * began_s - sent_us / 1000, user=user,
         )
-        for place, user, worker, _, sent, began, ended, asked in zip(*trial.rows, strict=True)
+        for place, user, worker, sent_us, began_s, duration_ms, overhead_ms in zip(
+            trial.of_class, trial.user, trial.worker, trial.sent_us, trial.began_s, trial.duration_ms,
+            trial.overhead_ms, strict=True,
+        )
     ]  # fmt: skip
     measured = measure(requests, *FAMILIES, load=mix, variant=one)
     simulated = {
         (finding.request_class, *key): value
         for family in FAMILIES
-        for finding in family.measure_simulated(trial)
+        for finding in family.measure(trial, one, mix)
         for key, value in finding.stats.items()
     }
 
@@ -224,7 +226,7 @@ def test_connections_are_kept_if_both_ends_keep_them(settings: dict[str, Any], k
 
 def test_a_simulated_trial_knows_its_classes() -> None:
     one, mix = variant(), load()
-    trial: SimulatedTrial = next(_trials(system_of(one, mix), one, mix))
+    trial = next(_trials(system_of(one, mix), one, mix))
 
     assert [(name, int(mine.sum()) > 0) for name, mine in trial.each_class()] == [
         ("light", True), ("heavy", True), (None, True)

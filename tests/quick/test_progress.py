@@ -15,7 +15,7 @@ from stampede.plan import Plan, lay_out
 from stampede.records.claims import Claim, Quantity
 from stampede.records.folder import read_trial
 from stampede.records.run import Seconds, TrialRecord
-from stampede.run.progress import Expected, LiveLine, late_words, showing_progress
+from stampede.run.progress import Expected, LiveLine, TrialLines, showing_progress
 from tests.synthetic import BEGAN, Request, make_run, make_trial
 
 WAITS = Claim(
@@ -75,7 +75,7 @@ def test_without_a_terminal_there_is_a_line_for_each_trial_and_none_for_a_step_i
 
 def test_a_step_that_takes_much_longer_than_expected_says_so_again_and_again() -> None:
     said: list[str] = []
-    told = late_words(said.append)
+    told = TrialLines(said.append).progress
 
     for spent_s in (0, 4, 60, 65, 70, 130):
         told("starting the servers", spent_s, 4)

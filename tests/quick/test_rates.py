@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from stampede.evaluate.metrics.rates import Climb, climb_of, highest_rate
+from stampede.evaluate.metrics.rates import climb_of, highest_rate
 from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import WrongSetting
 from stampede.pipeline import derive_summary
@@ -96,10 +96,8 @@ def test_a_load_without_a_bound_of_lateness_has_no_rate(tmp_path: Path) -> None:
 
 
 def test_a_step_in_which_nothing_was_sent_shows_no_rate() -> None:
-    climb = Climb([10, 20], step_s=1, late_ms=100, late_share=0.1)
-
-    assert highest_rate(climb.late_by_step([(0.0, False), (1.5, True)]), 0.1) == 10
-    assert highest_rate(climb.late_by_step([(0.0, False)]), 0.1) is None
+    assert highest_rate([(10, 1, 0), (20, 1, 1)], 0.1) == 10
+    assert highest_rate([(10, 1, 0), (20, 0, 0)], 0.1) is None
 
 
 def test_what_k6_drops_beyond_the_rate_is_a_note(tmp_path: Path) -> None:

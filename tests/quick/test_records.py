@@ -66,17 +66,6 @@ def test_a_run_that_asks_for_what_nobody_measures_is_refused(tmp_path: Path, ask
         derive_summary(run)
 
 
-@pytest.mark.parametrize("command", ["advise", "what-if"])
-def test_a_load_that_no_variant_was_measured_under_is_named(lab: Lab, command: str) -> None:
-    run = today(lab.results / "made-up" / "20260101T000000Z")
-    changed(run / "run.json", lambda values: values["loads"].append(values["loads"][0] | {"name": "tide"}))
-
-    done = lab.call(command, str(run), "--load", "tide")
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: The run measured no variant under tide.\n\nhint: --load …, one of mix\n"
-
-
 def test_results_are_compared_value_by_value(tmp_path: Path) -> None:
     run = today(tmp_path / "today")
     derive_summary(run)
@@ -113,18 +102,6 @@ def test_a_record_that_lacks_what_this_version_needs_is_refused_with_the_place(
 
     assert str(caught.value).startswith(f"{run}/run.json")
     assert place in str(caught.value)
-
-
-def test_what_if_answers_although_the_page_cannot_be_written(lab: Lab, tmp_path: Path) -> None:
-    """Root may write everywhere, so a folder is in the way."""
-    run = make_run(lab.results / "made-up" / "20260101T000000Z", {"one": FEW})
-    changed(run / "run.json", lambda values: values["variants"][0]["settings"].update({"threads": 2}))
-
-    done = lab.call("what-if", str(run), "--to", str(tmp_path))
-
-    assert done.returncode == 1
-    assert "made-up, one, trial 1: 20 requests, replayed" in done.stdout
-    assert f"Results cannot be written to {tmp_path.parent}: Is a directory" in done.stderr.replace("\n", " ")
 
 
 def test_a_run_without_a_manifest_can_still_be_read(tmp_path: Path, lab: Lab) -> None:

@@ -26,9 +26,8 @@ from stampede.run.trial import checking
 from stampede.run.trial import trial as of_trial
 from stampede.run.trial.alone import Answer
 from stampede.run.trial.compose import Composed, compose, factors_of, share_load
-from stampede.run.trial.rates import rate_after
 from stampede.run.trial.reasons import TrialFailed
-from stampede.run.trial.trial import Trial, worst_exit_code
+from stampede.run.trial.trial import Trial, rate_after, worst_exit_code
 from stampede.servers.asgi import Asgi
 from stampede.servers.base import Variant
 from stampede.servers.gunicorn import GunicornSync

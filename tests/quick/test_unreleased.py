@@ -15,7 +15,7 @@ from stampede.plan import lay_out as lay_out_plan
 from stampede.records.run import VariantRecord
 from stampede.servers import KINDS
 from stampede.servers.base import Variant
-from stampede.servers.unreleased import Unreleased, lay_out, patch_of
+from stampede.servers.unreleased import patch_of
 
 PATCH = "servers/gunicorn/idle-thread.patch"
 
@@ -41,7 +41,7 @@ def test_a_wheel_has_an_image_of_its_own_on_a_release_and_the_record_has_its_has
     assert build.factors()["LAB_UNRELEASED"] == f"-gunicorn-{sha256[:12]}"
     recorded = build.record("mine")
     assert recorded.settings["release"] == {
-        "wheel": str(wheel), "source": None, "patch": None, "sha256": sha256, "of": "26.2.0", "like": None
+        "wheel": str(wheel), "patch": None, "sha256": sha256, "of": "26.2.0", "like": None
     }  # fmt: skip
     assert "LAB_UNRELEASED" not in served("26.2.0").factors()
 
@@ -84,33 +84,15 @@ def test_a_build_of_an_asgi_server_names_the_server(tmp_path: Path) -> None:
     assert factors["LAB_UNRELEASED"] == f"-granian-{hashlib.sha256(b'').hexdigest()[:12]}"
 
 
-def test_a_changed_source_is_another_build_and_what_lies_beside_it_is_not(tmp_path: Path) -> None:
-    (tmp_path / "gunicorn").mkdir()
-    (tmp_path / "gunicorn" / "one.py").write_text("1")
-    before = Unreleased(source=str(tmp_path))
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".git" / "HEAD").write_text("main")
-
-    assert Unreleased(source=str(tmp_path)).sha256 == before.sha256
-    (tmp_path / "gunicorn" / "one.py").write_text("2")
-    assert Unreleased(source=str(tmp_path)).sha256 != before.sha256
-    lay_out(before, "gunicorn", tmp_path / "gunicorn")
-    assert [path.name for path in (tmp_path / "gunicorn" / "build" / "source").iterdir()] == ["gunicorn"]
-
-
 MESSAGES = [
-    ("{}", snapshot(".release: give one of wheel, source and patch")),
-    ("{wheel: a, patch: b}", snapshot(".release: give one of wheel, source and patch")),
+    ("{}", snapshot(".release: give either wheel or patch")),
+    ("{wheel: a, patch: b}", snapshot(".release: give either wheel or patch")),
     (
         "{wheel: dist/gunicorn-28.whl}",
         snapshot(
             ".release: wheel: dist/gunicorn-28.whl does not exist; build it with: pip wheel --no-deps "
             "--wheel-dir dist FOLDER"
         ),
-    ),
-    (
-        "{source: LICENSE}",
-        snapshot(".release: source: LICENSE does not exist; name the folder that has pyproject.toml"),
     ),
     (
         f"{{patch: {PATCH}, sha256: '0'}}",
@@ -139,15 +121,6 @@ def test_a_build_that_cannot_be_measured_is_refused_with_the_way_out(tmp_path: P
         read_experiment(tmp_path / "mine.yaml")
 
     assert refused.value.message.removeprefix("mine.yaml:17: variants.released") == message
-
-
-def test_sources_that_the_image_cannot_compile_are_refused_with_the_way_out(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").touch()
-    assert Unreleased(source=str(tmp_path))
-    (tmp_path / "Cargo.toml").touch()
-
-    with pytest.raises(ValueError, match=r"has parts in Rust.* give a wheel .* built with: maturin build"):
-        Unreleased(source=str(tmp_path))
 
 
 def test_of_a_patch_of_a_repository_only_the_modules_count() -> None:

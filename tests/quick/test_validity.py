@@ -30,7 +30,6 @@ from stampede.records.run import (
 )
 from stampede.records.summary import Validity
 from stampede.records.traffic import of_classes
-from stampede.report.tables.quantities import workers_tables
 from tests.in_memory import MIX, changed, judged, trial_of
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, run_record, write_points
 from tests.wrong import listed
@@ -466,9 +465,6 @@ def test_what_a_client_that_misbehaves_suffers_is_a_finding(tmp_path: Path) -> N
     shares = {row.measured for row in summary.rows if (row.request_class, row.metric) == ("silent", "failures")}
     assert shares >= {1, 5 / 8}
     assert [(one.request_class, one.error, one.requests) for one in summary.errors][:1] == [("silent", "closed", 5)]
-    too_few = [reason for reason in summary.validity.reasons if "silent requests" in reason and "it needs" in reason]
-    assert [reason for reason in too_few if "always" in reason] == []  # that all failed says enough
-    assert too_few
 
 
 def test_a_note_on_a_suspect_trial_is_no_reason_for_its_doubt() -> None:
@@ -627,8 +623,7 @@ def test_of_an_elastic_server_nobody_knows_who_was_idle_or_free(tmp_path: Path) 
 
     summary = derive_summary(tmp_path)
 
-    [table] = workers_tables(read_run(tmp_path), summary)
-    assert [row[-1] for row in table.rows] == ["50 150"]
+    assert [row.requests for row in summary.workers if row.request_class is None] == [50, 150]
     rows = {(row.metric, row.stat): row.measured for row in summary.rows if row.request_class is None}
 
     assert rows["requests_by_worker", "max_over_mean"] == 1.5

@@ -6,16 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inline_snapshot import snapshot
 
 from stampede.evaluate.metrics import MetricName, Statistic, times, visits
-from stampede.evaluate.metrics.visits import (
-    CUT_OFF,
-    Visit,
-    Written,
-    capacity_per_s,
-    compare_rows,
-    measured_capacity_per_s,
-)
+from stampede.evaluate.metrics.rates import highest_rate
+from stampede.evaluate.metrics.visits import Visit, Written, compare_rows, measured_capacity_per_s
 from stampede.evaluate.read.rows import UnreadablePoints
 from stampede.evaluate.read.trial_data import Posts
 from stampede.pipeline import derive_summary
@@ -81,14 +76,13 @@ def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered() -> N
 
     with opened_trial(requests) as (database, trial):
         assert visits.read_visits(database, KEY) == [
-            Visit(0, 0.06045, None),
-            Visit(1, 0.0603, FULL),
-            Visit(2, 2.00015, "no answer before the end of the run"),
-            Visit(3, 1.00015, CUT_OFF),
+            Visit(1, 60.45, False),
+            Visit(2, 60.3, True),
+            Visit(3, 20.15, True),
+            Visit(4, 1000.15, True),
         ]
-        assert visits.count_visits(database, KEY) == (4, 1)
         assert trial.requests.posts == Posts(frozenset({"1", "2", "3"}), frozenset({"1"}))
-        assert visits.count_visits(database, ("one", "other", 1)) == (0, 0)
+        assert visits.read_visits(database, ("one", "other", 1)) == []
 
 
 def test_times_are_of_visits_that_succeeded_and_failures_are_counted_beside_them() -> None:
@@ -135,7 +129,8 @@ def test_the_capacity_is_the_largest_rate_up_to_which_fewer_than_one_in_a_hundre
 ) -> None:
     """Of 101 visits in each step one may fail. A climb that ends before visits fail shows no capacity."""
     with opened_trial(climbing(*failed)) as (database, _):
-        assert capacity_per_s(database, KEY, [100, 200, 400], 2) == capacity
+        levels = visits.by_level(visits.read_visits(database, KEY), [100, 200, 400], 2)
+        assert highest_rate(levels, visits.FAILED_ALLOWED) == capacity
 
 
 def test_the_capacity_is_a_metric_and_can_be_measured_before_the_run_ends(tmp_path: Path) -> None:
@@ -160,9 +155,9 @@ def test_the_number_of_a_visit_says_its_step_whenever_it_came() -> None:
         visit("x"),
     ]
     with opened_trial([one for requests in made for one in requests]) as (database, _):
-        found = visits.rate_steps(database, KEY, [100, 200, 400], 2)
+        found = visits.by_level(visits.read_visits(database, KEY), [100, 200, 400], 2)
 
-    assert [(row.per_s, row.visits, row.failed) for row in found] == [(100, 2, 0), (200, 2, 0), (400, 2, 0)]
+    assert found == [(100, 2, 0), (200, 2, 0), (400, 2, 0)]
 
 
 @pytest.mark.parametrize(
@@ -309,48 +304,59 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Summary]:
     return read_run(folder), derive_summary(folder)
 
 
-def test_visits_have_a_table(two: tuple[Run, Summary]) -> None:
-    """Of the second variant half of the second trial's four visits succeed, and three of them are written."""
-    assert shown(*two, "Visits, ms") == [
-        "Visits, ms, median of 2 trials",
-        "variant                 visits  capacity  failed   min   p50   avg   max  rows",
-        "threads                      8         –    0.0%  60.5  60.5  60.5  60.5     4",
-        "processes-by-the-dozen       8        50   75.0%  60.5     –  60.5  60.5   1.5",
-    ]
+def test_visits_have_the_tables_of_their_metrics(two: tuple[Run, Summary]) -> None:
+    """Of the second variant half of the second trial's four visits succeed."""
+    assert shown(*two, "Visit, ms") == snapshot(
+        ["Visit, ms", "variant             p50  visits", "threads  measured  60.5       8"]
+    )
+    assert shown(*two, "Visits failed") == snapshot(
+        [
+            "Visits failed",
+            "variant                                  share    count  visits",
+            "threads                 measured          0.00        0       8",
+            "processes-by-the-dozen  measured  1.0 and 0.50  4 and 2       8",
+        ]
+    )
+    assert shown(*two, "Capacity") == snapshot(
+        [
+            "Capacity, visits/s",
+            "variant                             per second  answered",
+            "processes-by-the-dozen  measured  0.00 and 100        13",
+            "no value of this quantity: threads",
+            "measured: the median over trials, with its 95 % interval; of fewer than 3",
+            "trials, and if the interval reaches 100 times beyond all values, what each trial",
+            "measured; numbers that are equal are shown once",
+            "answered: how many requests of all trials were answered",
+            "left out: min; --table prints a table with all columns",
+        ]
+    )
 
 
-def test_what_was_published_of_visits_stands_below_what_was_measured() -> None:
+def test_what_was_published_of_visits_stands_above_what_was_measured() -> None:
     of_visits = Published(variant="one", metric="visit", stats={"min": 71.8, "avg": 4199})
-    share = Published(variant="one", metric="visits_failed", stats={"share": 0.147})
-    run = run_record(["one", "two"], loads=[STEADY], published=[of_visits, share])
+    run = run_record(["one", "two"], loads=[STEADY], published=[of_visits])
     cells = measured_cells(TEN, visits.FAMILY, load=STEADY)
     both = {(variant, *cell[1:]): trials for variant in ("one", "two") for cell, trials in cells.items()}
 
-    assert shown(run, conclude(run, both), "Visits, ms") == [
-        "Visits, ms",
-        "variant      visits  failed   min   p50   avg   max  rows",
-        "one              10    0.0%  60.5  60.5  60.5  60.5    10",
-        "  published       –   14.7%  71.8     –  4199     –     –",
-        "two              10    0.0%  60.5  60.5  60.5  60.5    10",
-    ]
+    assert shown(run, conclude(run, both), "Visit, ms") == snapshot(
+        [
+            "Visit, ms",
+            "variant              avg   p50   p90  visits",
+            "one      published  4199     –     –",
+            "         measured   60.5  60.5  60.5      10",
+            "two      measured   60.5  60.5  60.5      10",
+        ]
+    )
 
 
 def test_a_rate_that_followed_from_a_capacity_is_in_the_result(tmp_path: Path) -> None:
-    """Two trials at rates that followed from two capacities: the median of both has a column."""
     make_run(tmp_path, {"one": TEN}, loads=[STEADY], trials=2)
     make_trial(tmp_path, "one", 1, TEN, visits_per_s=190.0)
     make_trial(tmp_path, "one", 2, TEN, visits_per_s=210.4)
 
-    found = derive_summary(tmp_path)
-
-    assert found.rate_steps == [
+    assert derive_summary(tmp_path).rate_steps == [
         RateStepRow(variant="one", load="mix", trial=trial, per_s=per_s, visits=10, failed=0)
         for trial, per_s in ((1, 190), (2, 210))
-    ]
-    assert shown(read_run(tmp_path), found, "Visits, ms") == [
-        "Visits, ms, median of 2 trials",
-        "variant  visits  per s  failed   min   p50   avg   max  rows",
-        "one          20    200    0.0%  60.5  60.5  60.5  60.5    10",
     ]
 
 
@@ -369,15 +375,15 @@ def test_why_requests_failed_has_a_table(two: tuple[Run, Summary]) -> None:
 def test_the_tables_are_in_the_report_and_in_markdown(two: tuple[Run, Summary], tmp_path: Path) -> None:
     """Tables without anything to show are left out."""
     page, text = page_of(tmp_path, *two), markdown(*two).replace("\\", "")
-    assert "<caption>Visits, ms, median of 2 trials</caption>" in page
+    assert "<caption>Visit, ms</caption>" in page
     assert "<caption>Why requests failed, median of 2 trials</caption>" in page
     assert "A <em>visit</em> is up to three requests" in page
-    assert "| processes-by-the-dozen | 8 | 50 | 75.0% | 60.5 | – | 60.5 | 60.5 | 1.5 |" in text
+    assert "| threads | measured | 60.5 | 60.5 | 8 |" in text
     assert f"| processes-by-the-dozen | post | {FULL} | 2 |" in text
 
     without = summary([Request()], WITHOUT)
     for told in (printed(*without), markdown(*without), page_of(tmp_path, *without)):
-        assert "Visits" not in told
+        assert "Visit" not in told
         assert "Why requests failed" not in told
 
 

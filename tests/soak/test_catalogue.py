@@ -8,8 +8,7 @@ import yaml
 
 from stampede.experiment.file import load_experiment, names
 from stampede.records.folder import trial_folder
-from stampede.reproduce.all import REFERENCE
-from stampede.reproduce.reproduction import read_reproduction
+from stampede.reproduce.reproduction import REFERENCE, read_reproduction
 from stampede.run.trial.calibration import ALONE
 from tests.conftest import Lab, lab_objects
 from tests.measuring import Result, completion_times, measure, only_load, shorter

@@ -95,56 +95,56 @@ async def parts():
 UWSGI_INI = """\
 [uwsgi]
 http-socket = /nowhere
-module = nowhere:app
-processes = 99
+module = httpbin:app
+processes = 2
+threads = 2
 harakiri = 77
 max-requests = 1000
 [other]
 nowhere = 1
 """
-THREAD = "served: {gunicorn: 27.0.1, workers: 2, threads: 2}"
+THREADS = "gunicorn -w 2 --threads 2 site_of_shop:app"
 OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
     "granian-wsgi": (
-        "httpbin:app", "httpbin==0.10.2", "served: {granian: 2.7.9, interface: wsgi, workers: 2, threads: 2}", "",
-        {"get": "/get", "late": "/delay/1"},
+        "granian --interface wsgi --workers 2 --blocking-threads 2 httpbin:app", "httpbin==0.10.2", "granian: 2.7.9",
+        "", {"get": "/get", "late": "/delay/1"},
     ),
     "granian": (
-        "site_of_shop:app", "fastapi", "served: {granian: 2.8.7, interface: asgi, workers: 2, backpressure: 16}",
+        "granian --interface asgi --workers 2 --backpressure 16 site_of_shop:app", "fastapi", "granian: 2.8.7",
         FASTAPI, {"home": "/", "parts": "/parts"},
     ),
     "daphne": (
-        "site_of_shop:app", "fastapi", "served: {daphne: 4.2.3}", FASTAPI, {"home": "/", "parts": "/parts"}
+        "daphne site_of_shop:app", "fastapi", "daphne: 4.2.3", FASTAPI, {"home": "/", "parts": "/parts"}
     ),
     "django": (
-        "site_of_shop:application", "django==5.2.8", THREAD, DJANGO, {"login": "/admin/login/", "admin": "/admin/"}
+        "gunicorn -w 2 --threads 2 site_of_shop:application", "django==5.2.8", "gunicorn: 27.0.1", DJANGO,
+        {"login": "/admin/login/", "admin": "/admin/"}
     ),
-    "gunicorn-21": (
-        "site_of_shop:app", "", "served: {gunicorn: 21.2.0, workers: 2, threads: 2}", THREADS_OF_ITS_OWN, {"home": "/"}
-    ),
-    "slow-to-start": ("site_of_shop:app", "", THREAD, SLOW_TO_START, {"home": "/"}),
+    "gunicorn-21": (THREADS, "", "gunicorn: 21.2.0", THREADS_OF_ITS_OWN, {"home": "/"}),
+    "slow-to-start": (THREADS, "", "gunicorn: 27.0.1", SLOW_TO_START, {"home": "/"}),
     "gevent": (
-        "site_of_shop:app", "gevent\npackaging", "served: {worker_class: gevent, workers: 2}",
+        "gunicorn -k gevent -w 2 site_of_shop:app", "gevent\npackaging", "gunicorn: 27.0.1",
         f"from gevent import monkey; monkey.patch_all()\n{THREADS_OF_ITS_OWN}",
         {"home": "/"},
     ),
     "uwsgi": (
-        "httpbin:app", "httpbin==0.10.2", "served: {uwsgi: 2.0.31, workers: 2, threads: 2, settings: uwsgi.ini}", "",
+        "uwsgi --ini uwsgi.ini", "httpbin==0.10.2", "uwsgi: 2.0.31", "",
         {"get": "/get"},
     ),
     "uvicorn": (
-        "site_of_shop:app", "fastapi\nuvicorn[standard]", "served: {uvicorn: 0.38.0, workers: 2}", FASTAPI,
+        "uvicorn --workers 2 site_of_shop:app", "fastapi\nuvicorn[standard]", "uvicorn: 0.38.0", FASTAPI,
         {"home": "/", "parts": "/parts"},
     ),
     "gunicorn-asgi": (
-        "site_of_shop:app", "fastapi", "served: {worker_class: asgi, workers: 2}", FASTAPI,
+        "gunicorn -k asgi -w 2 site_of_shop:app", "fastapi", "gunicorn: 27.0.1", FASTAPI,
         {"home": "/", "parts": "/parts"},
     ),
     "gunicorn-uvicorn": (
-        "site_of_shop:app", "fastapi\nuvicorn-worker",
-        "served: {gunicorn: 23.0.0, worker_class: uvicorn_worker.UvicornWorker, workers: 2}", FASTAPI, {"home": "/"},
+        "gunicorn -k uvicorn_worker.UvicornWorker -w 2 site_of_shop:app", "fastapi\nuvicorn-worker", "gunicorn: 23.0.0",
+        FASTAPI, {"home": "/"},
     ),
     "datasette": (
-        "site_of_shop:app", "datasette", "served: {hypercorn: 0.18.0, workers: 2}",
+        "hypercorn -w 2 site_of_shop:app", "datasette", "hypercorn: 0.18.0",
         "from datasette.app import Datasette\n\napp = Datasette(memory=True).app()\n",
         {"home": "/", "query": "/_memory.json?sql=select+1"},
     ),
@@ -154,15 +154,15 @@ OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
 @pytest.mark.parametrize("kind", OTHERS)
 def test_applications_of_others_are_tried(lab: Lab, tmp_path: Path, kind: str) -> None:
     """Nobody wrote them for the lab. An answer of each request names its worker, and all counts agree."""
-    of, requirements, served, source, paths = OTHERS[kind]
+    command, requirements, served, source, paths = OTHERS[kind]
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "requirements.txt").write_text(f"{requirements}\n")
     (tmp_path / "shop" / "site_of_shop.py").write_text(source)
     (tmp_path / "shop" / "uwsgi.ini").write_text(UWSGI_INI)
     asks = "\n".join(f"  {name}: {{path: '{path}', users: 2, pause_s: 0.1}}" for name, path in paths.items())
     (tmp_path / "other.yaml").write_text(
-        f"application: {{folder: shop, callable: '{of}', requirements: requirements.txt}}\n"
-        f"{served}\nrequests:\n{asks}\n"
+        f"application: {{folder: shop, command: '{command}', requirements: requirements.txt}}\n"
+        f"served: {{{served}}}\nrequests:\n{asks}\n"
     )
 
     done = lab.run_for(300, "try", str(tmp_path / "other.yaml"), "--trials", "1", "--duration", "5s", "--ways", "today")
@@ -241,10 +241,10 @@ def test_an_application_has_its_database(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "names.env").write_text("PASSWORD=lab\n")
     file = tmp_path / "my-service.yaml"
     file.write_text(
-        "application:\n  folder: shop\n  callable: shop:app\n  requirements: requirements.txt\n"
-        "  system_packages: [libmagic1]\n"
+        "application:\n  folder: shop\n  command: gunicorn -w 2 --threads 2 shop:app\n"
+        "  requirements: requirements.txt\n  system_packages: [libmagic1]\n"
         "  env_file: names.env\n  before: python shop.py $USER_OF_SHOP\n  environment: {USER_OF_SHOP: Ada}\n"
-        "served: {workers: 2, threads: 2}\nbeside: {compose: shop/compose.yml, services: [db]}\n"
+        "served: {gunicorn: 27.0.1}\nbeside: {compose: shop/compose.yml, services: [db]}\n"
         "requests:\n  guests: {path: /, users: 3}\n"
     )
 
@@ -302,9 +302,12 @@ def test_an_image_that_exists_is_tried(lab: Lab, tmp_path: Path, image_that_exis
     """With each of its servers."""
     file = tmp_path / "my-service.yaml"
     file.write_text(
-        f"application: {{image: {image_that_exists}, callable: 'app:app', environment: {{GREETING: bonjour}}}}\n"
-        "served: {workers: 2, threads: 2}\nrequests:\n  home: {path: /, users: 3}\n"
+        f"application: {{image: {image_that_exists}, command: 'COMMAND', environment: {{GREETING: bonjour}}}}\n"
+        "served: {gunicorn: 27.0.1}\nrequests:\n  home: {path: /, users: 3}\n"
     )
+    described = file.read_text()
+    of_gunicorn, of_uwsgi = "gunicorn -w 2 --threads 2 app:app", "uwsgi --module app:app --processes 2 --threads 2"
+    file.write_text(described.replace("COMMAND", of_gunicorn))
     try_it = ["try", str(file), "--trials", "1", "--duration", "5s", "--ways"]
 
     done = lab.run_for(300, *try_it, "today")
@@ -312,9 +315,9 @@ def test_an_image_that_exists_is_tried(lab: Lab, tmp_path: Path, image_that_exis
     assert f"error: The image {image_that_exists} cannot be measured.\n" in done.stderr
     assert "It has gunicorn 20.1.0, but the file says 27.0.1. Write served.gunicorn: 20.1.0" in done.stderr
 
-    described = file.read_text()
-    for server, way in (("gunicorn: 20.1.0", "today"), ("uwsgi: 2.0.21", "map-socket-2x2")):
-        file.write_text(described.replace("workers: 2,", f"{server}, workers: 2,"))
+    ways = ((of_gunicorn, "gunicorn: 20.1.0", "today"), (of_uwsgi, "uwsgi: 2.0.21", "map-socket-2x2"))
+    for command, server, way in ways:
+        file.write_text(described.replace("COMMAND", command).replace("gunicorn: 27.0.1", server))
         done = lab.run_for(300, *try_it, way.removesuffix("-2x2"))
         assert done.returncode == 0, done.stdout + done.stderr
         assert "runs as root; the lab runs it as the user 10001, who has no rights." in done.stderr
@@ -346,9 +349,9 @@ def fast():
 SLOW = "  slow: {path: /slow, users: 2}"
 FAST = "  fast: {path: /fast, users: 2, pause_s: 0.05}"
 DIAGNOSED = {
-    "2191": ("workers: 4, threads: 1", f"{SLOW}\n{FAST}", True),
-    "3433": ("workers: 2, threads: 1", SLOW, True),
-    "healthy": ("workers: 4, threads: 2", FAST, False),
+    "2191": ("-k gthread -w 4", f"{SLOW}\n{FAST}", True),
+    "3433": ("-k gthread -w 2", SLOW, True),
+    "healthy": ("-w 4 --threads 2", FAST, False),
 }  # fmt: skip
 
 
@@ -356,13 +359,13 @@ DIAGNOSED = {
 @pytest.mark.parametrize("kind", DIAGNOSED)
 def test_what_was_asked_of_gunicorn_is_diagnosed_every_time(lab: Lab, tmp_path: Path, kind: str, round_: int) -> None:
     """The applications of gunicorn's issues 2191 and 3433, with 4 s instead of 100 s and 10 s, and one that is well."""
-    served, asks, alarm = DIAGNOSED[kind]
+    options, asks, alarm = DIAGNOSED[kind]
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "app.py").write_text(ASKED_OF_GUNICORN)
     (tmp_path / "shop" / "requirements.txt").write_text("flask==3.1.3\n")
     (tmp_path / "asked.yaml").write_text(
-        "application: {folder: shop, callable: 'app:app', requirements: requirements.txt}\n"
-        f"served: {{{served}}}\nrequests:\n{asks}\n"
+        f"application: {{folder: shop, command: gunicorn {options} app:app, requirements: requirements.txt}}\n"
+        f"served: {{gunicorn: 27.0.1}}\nrequests:\n{asks}\n"
     )
 
     done = lab.run_for(
@@ -393,8 +396,8 @@ def test_a_log_is_sent_again_at_its_times(lab: Lab, tmp_path: Path) -> None:
     ]
     (tmp_path / "access.log").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
     (tmp_path / "mine.yaml").write_text(
-        "application: {folder: shop, callable: 'app:app', requirements: requirements.txt}\n"
-        "served: {workers: 4, threads: 4}\nreplay: {log: access.log}\n"
+        "application: {folder: shop, command: gunicorn -w 4 --threads 4 app:app, requirements: requirements.txt}\n"
+        "served: {gunicorn: 27.0.1}\nreplay: {log: access.log}\n"
     )
 
     done = lab.run_for(300, "try", str(tmp_path / "mine.yaml"), "--trials", "1", "--ways", "today")
@@ -437,8 +440,8 @@ def test_an_application_reaches_the_hosts_that_are_named_and_no_others(lab: Lab,
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "shop.py").write_text(REACHES)
     (tmp_path / "mine.yaml").write_text(
-        "application: {folder: shop, callable: 'shop:app', ready: /there, hosts: ['deb.debian.org:80']}\n"
-        "served: {workers: 2, threads: 2}\n"
+        "application: {folder: shop, command: gunicorn -w 2 --threads 2 shop:app, ready: /there, "
+        "hosts: ['deb.debian.org:80']}\nserved: {gunicorn: 27.0.1}\n"
         "requests:\n  there: {path: /there, users: 1, pause_s: 0.5}\n  other: {path: /other, users: 1, pause_s: 0.5}\n"
     )
 

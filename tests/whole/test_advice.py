@@ -1,6 +1,5 @@
 """stampede.advise: which ways to serve a load are ranked first, what is said of them, and what is refused."""
 
-import io
 import os
 import re
 from dataclasses import replace
@@ -10,19 +9,15 @@ import numpy as np
 import pytest
 import yaml
 from inline_snapshot import snapshot
-from rich.console import Console
 
 from stampede.advise import ranking
-from stampede.advise.load import find_cell, offered_in
 from stampede.advise.offered import OfferedLoad
 from stampede.advise.options import ServingOption, serving_options
-from stampede.advise.ranking import best_of, capacity, predict_case, predict_today, rank, ranked_names
+from stampede.advise.ranking import best_of, capacity, predict_case, rank, ranked_names
 from stampede.advise.service import read_service, tries
-from stampede.advise.show import print_what_if, print_whether_it_held
-from stampede.advise.what_if import recorded
-from stampede.docker import cache
+from stampede.docker import provenance
+from stampede.docker.client import Machine
 from stampede.errors import WrongUse
-from stampede.evaluate.metrics import Statistic
 from stampede.evaluate.metrics.waiting import Answered
 from stampede.evaluate.statistics.losses import Figures
 from stampede.experiment.file import load_experiment
@@ -32,19 +27,17 @@ from stampede.plan import lay_out
 from stampede.predict import prediction
 from stampede.predict.options import OPTION_KINDS
 from stampede.predict.system import classes_of
-from stampede.predict.what_if import as_measured, compared, serve_otherwise
-from stampede.records.folder import read_run
-from stampede.records.run import LoadRecord, VariantRecord
+from stampede.predict.what_if import serve_otherwise
+from stampede.records.run import LoadRecord
 from stampede.records.summary import Estimate, Summary
 from stampede.resources import read_resources
 from stampede.run.record import record_of
 from stampede.servers import KINDS
 from stampede.theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
 from tests.conftest import Lab
-from tests.synthetic import NOWHERE, Request, make_run
+from tests.synthetic import NOWHERE
 from tests.wrong import listed, refusal
 from tools.measured_advice import compare, table
-from tools.real_runs import unpack
 
 A_LAPTOP = NOWHERE.model_copy(update={"cores": 2, "memory_gib": 8})
 MIX = [
@@ -60,36 +53,27 @@ def roughly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "SIMULATED", 12)
 
 
-def load_of(name: str, variant: str | None = None, load: str | None = None) -> OfferedLoad:
-    """Return the load of an experiment as its default run would record it."""
+def load_of(name: str, load: str = "") -> OfferedLoad:
+    """Return what an experiment's load asks for, on a laptop."""
     experiment = load_experiment(name)
     experiment = computing(experiment, "") if experiment.burns else experiment
-    plan = lay_out(experiment, trials=1, memory=None)
-    run = record_of(name, experiment, plan, full=False, command="", host=A_LAPTOP, git=None, images=[])
-    return offered_in(run, *find_cell(run, variant, load))
+    run = record_of(name, experiment, lay_out(experiment), full=False, command="", host=A_LAPTOP)
+    [record] = [each for each in run.loads if load in ("", each.name)]
+    return OfferedLoad(classes_of(record), cores=A_LAPTOP.cores, memory_mib=8192)
 
 
 def test_what_heavy_mix_recommends_has_no_waits() -> None:
-    asked = load_of("heavy-mix", "shared-socket")
-    ranked = rank(asked)
-    now = predict_today(asked)
+    ranked = rank(load_of("heavy-mix"))
 
     assert ranked[0].p99_ms["light"] < 20
     assert ranked[0].beside == 0
-    assert now is not None
-    assert now.p99_ms["light"] > 500
+    [shared] = [one for one in ranked if (one.option.kind.name, one.option.size) == ("shared", "4 x 2")]
+    assert shared.p99_ms["light"] > 500
     assert [one.option.kind.name for one in ranked if one.option.size == "4 x 2"][-1] == "shared"
 
 
-def test_a_run_with_a_limit_of_cores_is_served_within_this_limit() -> None:
-    """Half a core: with one worker, quick requests wait for the end of slow ones."""
-    asked = load_of("cpu-limit", "one-worker")
-    now = predict_today(asked)
-
-    assert (asked.cpus, asked.cores) == (0.5, 0.5)
-    assert now
-    assert now.p99_ms["quick"] > 400
-    for option in serving_options(asked):
+def test_a_limit_of_cores_is_shared_by_the_containers() -> None:
+    for option in serving_options(replace(load_of("cpu-limit"), computes=True, cores=0.5, cpus=0.5)):
         assert option.variant.cpus * option.variant.replicas == pytest.approx(0.5)
 
 
@@ -212,28 +196,11 @@ def test_a_load_above_capacity_is_refused() -> None:
         rank(OfferedLoad(MIX, memory_mib=64, worker_mib=600))
 
 
-@pytest.mark.parametrize(
-    ("of", "says"),
-    [
-        (("gil-sharing", None, None), "The run has 4 loads."),
-        (("heavy-mix", None, "busy"), "The run has no load 'busy'."),
-        (("silent-clients", None, None), "because theory lacks clients that keep their connections open"),
-        (("heavy-mix", "fast", None), "The run has no variant 'fast' under this load."),
-        (("async-accept", "uvicorn", "waiting"), "There is no advice for uvicorn, because only servers of WSGI"),
-        (("fastcgi-mechanisms", None, "patient"), "There is no advice for the load patient, because theory lacks"),
-    ],
-)
-def test_a_run_without_advice_says_why(of: tuple[str, str | None, str | None], says: str) -> None:
-    with pytest.raises(WrongUse) as refused:
-        load_of(*of)
-    assert says in refused.value.message
+def test_a_file_is_needed(lab: Lab) -> None:
+    none = lab.call("advise")
 
-
-def test_a_file_or_a_run(lab: Lab) -> None:
-    both = lab.call("advise", "results/mine", "--classes", "mine.yaml")
-
-    assert (both.returncode, both.stdout) == (2, "")
-    assert both.stderr.startswith("error: --classes describes a service that no run knows")
+    assert (none.returncode, none.stdout) == (2, "")
+    assert none.stderr.startswith("error: Name the file that describes a service.")
 
 
 SLEEPING = """
@@ -292,7 +259,7 @@ classes:
 
 
 def advised(lab: Lab, tmp_path: Path, text: str, *options: str) -> str:
-    said = lab.call("advise", "--classes", str(described(tmp_path, text)), *options)
+    said = lab.call("advise", str(described(tmp_path, text)), *options)
     assert (said.returncode, said.stderr) == (0, "")
     assert max(map(len, said.stdout.splitlines())) <= 80
     return " ".join(said.stdout.split())
@@ -342,7 +309,6 @@ def test_a_load_that_may_exceed_the_machine_depends(lab: Lab, tmp_path: Path) ->
     """Twice the work in the busiest minute is more than two cores, if all of it computes."""
     said = advised(lab, tmp_path, COMPUTES.replace("@", "").replace("classes", "peak: 2\nclasses"), "--ways")
 
-    assert "requests per second in the busiest minute keep 3.0 workers at work" in said
     assert "It depends on how much requests compute, which the file does not say:" in said
     assert "100% more cores" in said
     assert "To find out, let stampede try measure processor time" in said
@@ -356,14 +322,14 @@ def test_durations_with_waits_give_bounds_and_no_advice(lab: Lab, tmp_path: Path
     assert "between 0.60 and 44.0 workers" in said
     assert "gunicorn's %(L)s" in said
     assert "serve with" not in said
-    tried = lab.call("advise", "--classes", str(described(tmp_path, text)), "--try", "2")
+    tried = lab.call("advise", str(described(tmp_path, text)), "--try", "2")
     assert tried.returncode == 2
     assert "the durations include waits" in tried.stderr
 
 
 def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
     assert EXAMPLE
-    said = lab.call("advise", str(described(tmp_path, EXAMPLE[1])))  # as --classes FILE
+    said = lab.call("advise", str(described(tmp_path, EXAMPLE[1])))
 
     assert (said.returncode, said.stderr) == (0, "")
     assert max(map(len, said.stdout.splitlines())) <= 80
@@ -451,29 +417,6 @@ def test_classes_that_compute_are_tried_with_a_real_processor(tmp_path: Path) ->
     assert {(one.cpus, one.replicas) for one in experiment.variants.values()} == {(0.5, 2)}
 
 
-def test_ways_are_compared_by_what_was_measured_of_all() -> None:
-    """Today's way served too few light requests for a p99, so p90 counts."""
-    served = [one for one in serving_options(OfferedLoad(MIX)) if one.name in ("one-process-1x8", "shared-4x2")]
-
-    def lost(way: ServingOption, stat: Statistic, value: float) -> Estimate:
-        return Estimate(
-            variant=way.name, load="mix", request_class="light", metric="overhead", stat=stat, unit="ms",
-            published=None, predicted=1.6, measured=value, low=value, high=value, n=9, trials=2,
-            values={1: value, 2: value},
-        )  # fmt: skip
-
-    best, other = served
-    rows = [lost(best, "p99", 5.0), lost(best, "p90", 2.0), lost(other, "p90", 900.0)]
-    told = io.StringIO()
-    summary = Summary.of_nothing("mix").model_copy(update={"rows": rows})
-    print_whether_it_held(Console(file=told, width=80), summary, served)
-
-    assert re.search(r"^one-process-1x8 +light p90 +1\.6 +2\.0", told.getvalue(), re.MULTILINE)
-    assert re.search(r"^shared-4x2 +light p90 +1\.6 +900", told.getvalue(), re.MULTILINE)
-    assert "light p99" not in told.getvalue()
-    assert "The advice held" in told.getvalue()
-
-
 @pytest.mark.parametrize(("advised_ms", "held"), [(17.0, True), (20.0, False)])
 def test_measured_advice_holds_within_ten_percent_and_5_ms_of_the_best(advised_ms: float, held: bool) -> None:
     rows = [
@@ -507,10 +450,8 @@ def mix_measured() -> Answered:
 
 
 def test_the_same_requests_served_otherwise() -> None:
-    before = as_measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
-    found = {one.kind.name: one for one in serve_otherwise(mix_measured(), 2, 1) if one.kind}
+    found = {one.kind.name: one for one in serve_otherwise(mix_measured(), 2, 1)}
 
-    assert before.waited.tolist() == [False, True, True, False]
     assert set(found) == {kind.name for kind in OPTION_KINDS}
     for cure in ("one-process", "limit", "idle-thread", "uwsgi", "least-conn", "queue"):
         assert found[cure].waits_s.tolist() == [0.0, 0.0, 0.0, 0.0], cure
@@ -519,32 +460,8 @@ def test_the_same_requests_served_otherwise() -> None:
 
 def test_more_requests_than_threads_wait_with_every_way() -> None:
     for one in serve_otherwise(mix_measured(), 1, 1):
-        assert one.waited.tolist() == [False, True, True, True]
+        assert (one.waits_s > 0.05).tolist() == [False, True, True, True]
         assert one.waits_s[3] == pytest.approx(8)
-
-
-def test_what_if_at_80_columns() -> None:
-    told = io.StringIO()
-    before = as_measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
-    ways = compared(before, list(serve_otherwise(mix_measured(), 2, 1)))
-    print_what_if(Console(file=told, width=80), "mix, shared, trial 1: 4 requests, replayed", ways)
-
-    [line] = [line for line in told.getvalue().splitlines() if line.startswith("measured")]
-    assert line.split()[1:] == ["2", "x", "1", "2", "2", "0", "8985", "9000"]
-    [line] = [line for line in told.getvalue().splitlines() if line.startswith("one process")]
-    assert line.split()[2:] == ["1", "x", "2", "0", "0", "0", "0.00", "0.00"]
-
-
-def test_what_cannot_be_replayed_says_why(tmp_path: Path) -> None:
-    one = VariantRecord(name="one", workers=2, settings={"server": "gunicorn-gthread", "threads": 2})
-    computing = LoadRecord(name="mix", script="rounds.js", duration="9s", settings={"CPU": "hold"})
-    quiet = LoadRecord(name="mix", script="users.js", duration="9s", settings={})
-    run = make_run(tmp_path, {"one": []}, variants=[one], loads=[quiet])
-
-    with pytest.raises(WrongUse, match="These requests cannot be replayed"):
-        recorded(run, read_run(run), one, computing, 1)
-    with pytest.raises(WrongUse, match="has no answered request"):
-        recorded(run, read_run(run), one, quiet, 7)
 
 
 def test_predict_prints_tables_and_what_is_missing(lab: Lab) -> None:
@@ -558,13 +475,15 @@ def test_predict_prints_tables_and_what_is_missing(lab: Lab) -> None:
 
 def test_only_the_newest_lists_of_packages_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(cache, "MOST", 2)
+    monkeypatch.setattr(provenance, "MOST_KEPT", 2)
+    monkeypatch.setattr(Machine, "told", lambda *_, **__: "k6 2.1.0")
     for place in range(4):
-        cache.recall_packages(str(place), lambda: {"k6": "2.1.0"})
-        os.utime(tmp_path / "stampede" / "packages" / f"{place}.json", (place, place))
+        provenance.packages_of(f"sha256:{place}")
+        [file] = (tmp_path / "stampede" / "packages").glob(f"{place}-*.json")
+        os.utime(file, (place, place))
 
-    left = sorted(one.name for one in (tmp_path / "stampede" / "packages").iterdir())
-    assert left == ["2.json", "3.json"]
+    left = sorted(one.name[0] for one in (tmp_path / "stampede" / "packages").iterdir())
+    assert left == ["2", "3"]
 
 
 def test_users_who_pause_need_few_threads() -> None:
@@ -593,31 +512,7 @@ def test_more_requests_than_the_machine_can_pass_on_are_refused() -> None:
 
 
 def test_more_workers_than_a_container_can_have_are_left_out() -> None:
-    found = {one.kind.name for one in serve_otherwise(mix_measured(), 50, 1) if one.kind}
+    found = {one.kind.name for one in serve_otherwise(mix_measured(), 50, 1)}
 
     assert "limit" in found
     assert "least-conn" not in found, "the lab starts at most 32 containers"
-
-
-def test_workers_without_threads_need_a_number(lab: Lab, tmp_path: Path) -> None:
-    one = VariantRecord(name="one", workers=2, settings={"server": "gunicorn-gevent"})
-    run = make_run(tmp_path / "run", {"one": [Request(overhead_ms=1)]}, variants=[one])
-
-    said = lab.call("what-if", str(run))
-    assert said.returncode == 2
-    assert said.stderr == "error: The workers of one have no threads.\n\nhint: --threads 8\n"
-
-
-def test_commands_about_a_real_run(lab: Lab, tmp_path: Path) -> None:
-    """Twenty users of keep-alive, and the bursts of worker-types."""
-    kept, burst = unpack("keep-alive", tmp_path), unpack("worker-types", tmp_path)
-
-    advised = lab.call("advise", f"{burst}:gthread", "--load", "computing-2", "--ways")
-    assert (advised.returncode, advised.stderr) == (0, "")
-    assert re.search(r"^today +[1-9] x", advised.stdout, re.MULTILINE)
-    lanes = tmp_path / "lanes.html"
-    replayed = lab.call("what-if", str(kept), "--load", "heavy-mix", "--workers", "2", "--to", str(lanes))
-    assert (replayed.returncode, replayed.stderr) == (0, f"\nLanes: {lanes}\n")
-    assert re.search(r"^shared socket +2 x ", replayed.stdout, re.MULTILINE)
-    for said in (advised, replayed):
-        assert max(map(len, said.stdout.splitlines())) <= 80

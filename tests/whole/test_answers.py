@@ -120,9 +120,9 @@ app = {}
 """
 
 
-def told(tmp_path: Path, source: str, called: str = "wsgi") -> Answers:
+def told(tmp_path: Path, source: str) -> Answers:
     """Load an application and ask it, as the container does."""
-    done = loaded(tmp_path, source, build.program_text("ask.py"), called=called)
+    done = loaded(tmp_path, source, build.program_text("ask.py"))
     assert done.returncode == 0, done.stderr
     return Answers.model_validate_json(done.stdout)
 
@@ -156,8 +156,8 @@ def test_starlette_and_fastapi_tell_their_routes_with_routers_and_mounts(tmp_pat
     """A query that a route needs is a part of its path."""
     star = ["GET /", "GET POST /page", "GET /a/", "DELETE /a/b/{x:int}"]
 
-    wrapped = told(tmp_path, ASGI + "app = CORSMiddleware(star)\n", "asgi")
-    fast = told(tmp_path, ASGI + "app = fast\n", "asgi")
+    wrapped = told(tmp_path, ASGI + "app = CORSMiddleware(star)\n")
+    fast = told(tmp_path, ASGI + "app = fast\n")
 
     assert routes(wrapped) == star
     assert (wrapped.framework, fast.framework) == ("starlette", "fastapi")

@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from stampede.errors import LabError
 from stampede.service.answers import Answers, Followed
-from stampede.service.description import UserService, read_env_file, read_env_files, variables_of_env_file
+from stampede.service.description import UserService, read_env_files, variables_of_env_file
 from stampede.service.discovery import NO_COMMAND, Description, describe_folder
-from stampede.service.image import start_of
-from stampede.service.layer import FOLDER
+from stampede.service.layer import FOLDER, start_of
 from stampede.service.packages import pinned_release, required_lines
 from tests.sealed import followed, is_possible
 
@@ -254,19 +253,6 @@ FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
             "        command: [uvicorn]\n        args: ['shop:app', --workers, '2']\n        env: [{name: SHOP, "
             "value: tea}, {name: KEY, valueFrom: {secretKeyRef: {}}}]\n",
     }, {"callable": "shop:app", "workers": 2, "replicas": 3, "environment": {"SHOP": "tea"}}),
-    # docs of Poetry, PDM, uv and Hatch: scripts
-    "a script of PDM": ({
-        "Procfile": "web: pdm run start\n",
-        "pyproject.toml": "[tool.pdm.scripts]\nstart = {cmd = 'gunicorn -w 4 shop:app'}\n",
-    }, {"callable": "shop:app", "workers": 4}),
-    "a script of Pipenv": ({
-        "Procfile": "web: pipenv run web\n",
-        "Pipfile": "[packages]\nflask = '*'\n[scripts]\nweb = 'gunicorn -w 4 shop:app'\n",
-    }, {"callable": "shop:app", "workers": 4, "requirements": "Pipfile"}),
-    "a script of Hatch": ({
-        "Procfile": "web: hatch run prod:serve\n",
-        "pyproject.toml": "[tool.hatch.envs.prod.scripts]\nserve = ['migrate', 'uvicorn --workers 2 shop:app']\n",
-    }, {"callable": "shop:app", "workers": 2}),
     # fastapi.tiangolo.com/tutorial/debugging and www.uvicorn.org/deployment
     "a Python program that calls uvicorn.run": ({
         "Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["python3", "-u", "main.py"]\n',
@@ -473,11 +459,23 @@ SAID: dict[str, tuple[dict[str, str], str]] = {
         "shop/__init__.py": "def create_app(config=None): ...\n",
     }, NO_COMMAND),
     "a script of the project, and no command": ({
-        "setup.cfg": "[options.entry_points]\nconsole_scripts =\n    shop_server = shop.server:main\n",
+        "pyproject.toml": "[project.scripts]\nshop_server = 'shop.server:main'\n",
         "shop/__init__.py": "", "shop/app.py": "class Dispatcher: ...\ndef create_app(name): ...\n",
         "shop/server.py": "from werkzeug.serving import run_simple\nfrom shop.app import Dispatcher, create_app\n\n"
             "def main():\n    app = Dispatcher(create_app)\n    run_simple('localhost', 5000, app)\n",
     }, "TypeError: Dispatcher() takes no arguments"),
+    # docs of PDM, Pipenv and Hatch: tasks
+    "a task of PDM": ({
+        "Procfile": "web: pdm run start\n",
+        "pyproject.toml": "[tool.pdm.scripts]\nstart = {cmd = 'gunicorn -w 4 shop:app'}\n",
+    }, "pdm run start: the lab does not follow the tasks of pdm; give the command that serves with --command"),
+    "a task of Pipenv": ({
+        "Procfile": "web: pipenv run web\n", "Pipfile": "[scripts]\nweb = 'gunicorn -w 4 shop:app'\n",
+    }, "pipenv run web: the lab does not follow the tasks of pipenv"),
+    "a task of Hatch": ({
+        "Procfile": "web: hatch run prod:serve\n",
+        "pyproject.toml": "[tool.hatch.envs.prod.scripts]\nserve = ['migrate', 'uvicorn --workers 2 shop:app']\n",
+    }, "hatch run prod:serve: the lab does not follow the tasks of hatch"),
     "a project of Django with nothing but its own files": ({
         "manage.py": "", "shop/__init__.py": "", "shop/wsgi.py": "application = get_wsgi_application()\n",
     }, NO_COMMAND),
@@ -672,7 +670,6 @@ def test_what_init_cannot_read_is_said_at_its_place(tmp_path: Path, files: dict[
         }, ["a>=1.2,<2", "b>=2.1,<2.2", "c", "d[x]==1.0", "e>=0.3.1,<0.4"]),
         ({"Pipfile": "[packages]\nflask = '*'\n", "Pipfile.lock": '{"default": {"flask": {"version": "==3.1.0"}}}'},
          ["flask==3.1.0"]),
-        ({"setup.cfg": "[options]\ninstall_requires =\n    flask\n    gunicorn==22.0\n"}, ["flask", "gunicorn==22.0"]),
     ],
 )  # fmt: skip
 def test_requirements_come_from_whichever_file_says_them(
@@ -770,7 +767,7 @@ def test_an_env_file_is_read_in_one_way(tmp_path: Path, line: str, variables: di
     """By ``stampede init``, and for the application."""
     (tmp_path / ".env").write_text(f"{line}\n")
 
-    assert read_env_file(tmp_path / ".env") == variables_of_env_file(f"{line}\n") == variables
+    assert read_env_files([tmp_path / ".env"]) == variables_of_env_file(f"{line}\n") == variables
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from stampede.records.claims import Curve, Measure, Published
 from stampede.records.folder import read_run
 from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Estimate, Summary
-from stampede.report.figures.curves import load_curve, setting_curve, wave_cells
+from stampede.report.figures.curves import load_curve, setting_curve
 from stampede.report.figures.drawing import svg
-from stampede.report.figures.requests import staircase, visit_times, worst_and_best
-from tests.synthetic import Request, make_run, make_trial, visit
+from stampede.report.figures.requests import staircase, worst_and_best
+from tests.synthetic import Request, make_run, make_trial
 
 PATIENT = [
     Request(service_time_ms=5000, overhead_ms=0, worker="box:7"),
@@ -51,8 +51,6 @@ def values_of(panel: dict[str, Any], drawn: dict[str, Any], layer: int) -> list[
 
 PICTURES: dict[str, Callable[[duckdb.DuckDBPyConnection, Run, Summary], alt.TopLevelMixin | None]] = {
     "staircase": lambda rows, run, summary: staircase(rows, run, summary, "mix"),
-    "waves": lambda _, run, summary: wave_cells(run, summary, "mix"),
-    "times": lambda rows, run, summary: visit_times(rows, run, summary, "mix"),
 }
 
 
@@ -158,32 +156,6 @@ def test_there_is_no_staircase_of_trials_that_cannot_be_trusted(tmp_path: Path) 
     assert chart_of(run, "staircase") is None
 
 
-def test_waves_show_every_worker_and_the_idle_ones_too(tmp_path: Path) -> None:
-    """Sixty requests on two of three workers: one serves two waves of twenty, the other a single one."""
-    waits_s = [wait for pair in zip([0] * 20 + [1] * 20, [0] * 40, strict=True) for wait in pair]
-    skewed = [one for place, one in enumerate(served_at(*waits_s, workers=2)) if place % 2 == 0 or place < 40]
-    quick = served_at(*[0] * 60, workers=3)
-    run = make_run(
-        tmp_path, {"skewed": skewed, "quick": quick}, loads=of_burst(60),
-        variants=variants("skewed", "quick", workers=3),
-    )  # fmt: skip
-
-    drawn = drawn_of(run, "waves")
-
-    skewed_panel, quick_panel = drawn["vconcat"]
-    assert [(cell["lane"], cell["wave"], cell["requests"]) for cell in values_of(skewed_panel, drawn, 0)] == [
-        ("worker 1", 1, 20), ("worker 1", 2, 20), ("worker 2", 1, 20), ("worker 2", 2, 0),
-        ("idle worker 1", 1, 0), ("idle worker 1", 2, 0),
-    ]  # fmt: skip
-    assert [(cell["lane"], cell["wave"], cell["requests"]) for cell in values_of(quick_panel, drawn, 0)] == [
-        (f"worker {place}", 1, 20) for place in (1, 2, 3)
-    ]
-    assert [panel["title"]["text"] for panel in drawn["vconcat"]] == [
-        "skewed: 60 requests in 2 waves", "quick: 60 requests in 1 wave",
-    ]  # fmt: skip
-    assert drawn["title"]["text"] == "Waves: how many requests each worker began in each wave"
-
-
 def loads(*settings: dict[str, str], script: str = "users.js") -> list[LoadRecord]:
     """Return loads with such settings, named by their place."""
     return [
@@ -225,7 +197,7 @@ def test_what_loads_differ_in_is_the_axis_and_each_server_has_a_row(tmp_path: Pa
 
     def points(server: int, panel: int, layer: int) -> list[tuple[str, int, float]]:
         values = values_of(drawn["vconcat"][server]["hconcat"][panel], drawn, layer)
-        return sorted((one["variant"], one["setting"], one["value"]) for one in values)
+        return sorted((one["series"], one["setting"], one["value"]) for one in values)
 
     assert points(0, 0, 2) == [("a", 2, 20), ("a", 8, 40), ("b", 2, 20), ("b", 8, 40)]
     assert points(0, 1, 3) == [("a", 2, 120)]
@@ -250,98 +222,13 @@ def test_loads_that_do_not_differ_in_one_number_have_no_axis(tmp_path: Path, oth
     assert load_curve(run, derive_summary(tmp_path)) is None
 
 
-CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "200", "STEP_S": "2"}
-
-
-def of_visits(**settings: str) -> list[LoadRecord]:
-    """Return a load that makes visits and may ask for too much."""
-    return [
-        LoadRecord(name="mix", script="visits.js", kind="visits", loop="open", duration="4s", settings=settings,
-                   overloads=True)
-    ]  # fmt: skip
-
-
-def failing(*errors: str | None, step: int = 0) -> list[Request]:
-    """Return visits of a step of two seconds, evenly spaced, each of which fails with its post or succeeds."""
-    return [
-        one
-        for place, error in enumerate(errors)
-        for at_s in [2 * (step + place / len(errors))]
-        for one in visit(f"{200 * step + place}", at_s, took_ms=(20, 30) if error else (20, 30, 10), error=error)
-    ]
-
-
-def test_a_dot_is_a_visit_when_it_came_how_long_it_took_and_what_became_of_it(tmp_path: Path) -> None:
-    """Also one whose last request was never answered: it was under way until the last answer, 1.06 s later."""
-    unanswered = Request(request_class="page", visit="x", sent_s=0.5, answered=False)
-    requests = [*failing(None, "status 502"), unanswered, *visit("y", 1.5)]
-    run = make_run(
-        tmp_path, {"one": requests, "two": failing(None)}, loads=of_visits(), variants=variants("one", "two")
-    )
-
-    drawn = drawn_of(run, "times")
-
-    one, two = drawn["vconcat"]
-    dots = [(dot["came"], dot["took"], dot["outcome"]) for dot in values_of(one, drawn, 0)]
-    assert dots == [
-        (0, 60.45, "succeeded"), (0.5, 1060.45, "no answer before the end of the run"), (1, 50.3, "status 502"),
-        (1.5, 60.45, "succeeded"),
-    ]  # fmt: skip
-    assert [dot["came"] for dot in values_of(two, drawn, 0)] == [0]
-    assert [panel["title"]["text"] for panel in (one, two)] == [
-        "one: 2 of 4 visits failed", "two: none of 1 visits failed",
-    ]  # fmt: skip
-    assert drawn["title"]["text"] == "50.0% of the visits failed with one, none with two"
-    assert drawn["title"]["subtitle"] == "first trial of each variant, invalid trials left out; a dot is a visit"
-    assert one["layer"][0]["encoding"]["color"]["scale"]["domain"] == [
-        "succeeded", "no answer before the end of the run", "status 502",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("errors", "title"),
-    [([None, None], "No visit failed"), ([None, "status 502"], "50.0% of the visits failed")],
-)
-def test_the_title_says_which_share_of_the_visits_failed(tmp_path: Path, errors: list[str | None], title: str) -> None:
-    drawn = drawn_of(make_run(tmp_path, {"one": failing(*errors)}, loads=of_visits()), "times")
-
-    assert drawn["title"]["text"] == title
-
-
-def test_rare_reasons_have_one_colour_together(tmp_path: Path) -> None:
-    """Six reasons of two visits each have a colour of their own, two others have none."""
-    errors = [f"status {code}" for code in range(500, 506)] * 2 + ["status 506", "status 507"]
-
-    drawn = drawn_of(make_run(tmp_path, {"one": failing(*errors)}, loads=of_visits()), "times")
-
-    [panel] = drawn["vconcat"]
-    outcomes = [dot["outcome"] for dot in values_of(panel, drawn, 0)]
-    assert outcomes == [*errors[:12], "failed for another reason", "failed for another reason"]
-
-
-def test_of_many_visits_evenly_spaced_ones_are_drawn_and_the_picture_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stampede.report.figures.requests.VISITS", 5)
-
-    drawn = drawn_of(make_run(tmp_path, {"one": failing(*[None] * 20)}, loads=of_visits()), "times")
-
-    [panel] = drawn["vconcat"]
-    assert [dot["came"] for dot in values_of(panel, drawn, 0)] == [0.2, 0.6, 1.0, 1.4, 1.8]
-    assert panel["title"]["text"] == "one: none of 20 visits failed"
-    assert drawn["title"]["subtitle"].endswith("; a panel shows at most 5 visits, evenly spaced")
-
-
 @pytest.mark.parametrize(
     ("picture", "requests", "load", "workers"),
     [
         ("staircase", served_at(0, 1), of_burst(None), 1),
         ("staircase", served_at(0, 1), of_burst(51), 1),
-        ("waves", served_at(*[0] * 50, workers=2), of_burst(50), 2),
-        ("waves", served_at(*[0] * 60), of_burst(60), 1),
-        ("times", PATIENT, of_visits(**CLIMB), 2),
     ],
-    ids=["no burst", "a large burst", "few requests", "one worker", "no visits"],
+    ids=["no burst", "a large burst"],
 )
 def test_there_is_no_picture_of_what_is_not_there(
     tmp_path: Path, picture: str, requests: list[Request], load: list[LoadRecord], workers: int
@@ -349,19 +236,6 @@ def test_there_is_no_picture_of_what_is_not_there(
     run = make_run(tmp_path, {"one": requests}, loads=load, variants=variants("one", workers=workers))
 
     assert chart_of(run, picture) is None
-
-
-def test_waves_of_an_elastic_server_show_no_idle_workers(tmp_path: Path) -> None:
-    """Nobody knows how many of them there were."""
-    run = make_run(
-        tmp_path, {"one": served_at(*[0] * 60, workers=2)}, loads=of_burst(60),
-        variants=[VariantRecord(name="one", workers=3, elastic=True, settings={})],
-    )  # fmt: skip
-
-    drawn = drawn_of(run, "waves")
-
-    [panel] = drawn["vconcat"]
-    assert [cell["lane"] for cell in values_of(panel, drawn, 0)] == ["worker 1", "worker 2"]
 
 
 @pytest.mark.parametrize(
@@ -423,7 +297,7 @@ def test_a_curve_has_a_dot_for_each_trial_and_theorys_line(of_two_trials: Path) 
         return found["hconcat"][0], found
 
     panel, whole = drawn(summary)
-    assert sorted(one["setting"] for one in values_of(panel, whole, 0)) == [2, 2, 3, 3]
+    assert sorted(one["setting"] for one in values_of(panel, whole, 3)) == [2, 2, 3, 3]
     assert len(panel["layer"]) == 4
     panel, whole = drawn(summary.model_copy(update={"rows": rows}))
     assert sorted((one["setting"], one["value"]) for one in values_of(panel, whole, 4)) == [(2, 7), (3, 7)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stampede.evaluate.metrics.families import FAMILIES
-from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.evaluate.read.requests import Requests
 from stampede.evaluate.statistics.intervals import Draw, of_median, of_ratio
 from stampede.experiment.model import Experiment
 from stampede.pipeline import derive
@@ -33,7 +33,7 @@ RUNS = 60
 
 
 @lru_cache(maxsize=8)
-def simulated_trials(variant: str, load: str, cores: int, count: int) -> list[SimulatedTrial]:
+def simulated_trials(variant: str, load: str, cores: int, count: int) -> list[Requests]:
     """Return simulated trials of a variant under a load, both as records in JSON. The same trials serve all claims."""
     recorded = VariantRecord.model_validate_json(variant), LoadRecord.model_validate_json(load)
     return [*_trials(system_of(*recorded, LESSON.jobs, cores), *recorded, count)]
@@ -45,7 +45,8 @@ def simulated_values(
 ) -> dict[tuple[str | None, str, str], list[float]]:
     """Return the values of a metric, and of its family, in simulated trials."""
     [family] = [one for one in FAMILIES if metric in {each.name for each in one.metrics}]
-    return _values(simulated_trials(variant, load, cores, count), [family])
+    recorded = VariantRecord.model_validate_json(variant), LoadRecord.model_validate_json(load)
+    return _values(simulated_trials(variant, load, cores, count), *recorded, [family])
 
 
 def simulated(experiment: Experiment, cores: int, claim: Claim) -> Counter[bool | None]:

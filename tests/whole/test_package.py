@@ -25,9 +25,9 @@ COMMANDS = {
     "predict": ["ten-at-once"], "export": ["{run}", "--to", "mine.tar.gz"],
     "init": ["."], "try": ["my-service.yaml"],
     "diagnose": ["--balancer", "nginx.log", "--server", "gunicorn.log", "--json"],
-    "requests": ["gunicorn.log"], "advise": ["--classes", "mine.yaml"], "what-if": ["{run}"],
+    "requests": ["gunicorn.log"], "advise": ["mine.yaml"],
     "lesson": ["7"], "class": ["{run}"], "setup": ["--help"], "doctor": [], "down": [],
-    "bundle": ["--help"], "machines": ["check"],
+    "bundle": ["--help"], "machines": [],
 }  # fmt: skip
 """Arguments for each command; ``setup`` and ``bundle`` would build images."""
 CORE = ("list", "plan", "report", "compare", "verify", "predict", "diagnose", "requests", "advise")

@@ -13,12 +13,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
-from stampede.advise.what_if import lanes as replayed_lanes
-from stampede.advise.what_if import recorded
 from stampede.pipeline import derive
 from stampede.predict.options import OPTION_KINDS
-from stampede.predict.what_if import serve_otherwise
-from stampede.records.folder import read_run
 from stampede.records.run import VariantRecord
 from stampede.records.summary import Summary
 from stampede.verification import verify_run
@@ -328,16 +324,6 @@ def test_every_figure_can_be_saved_with_what_to_cite(page: Page, tmp_path: Path,
     assert "Stampede, keep-alive, measured 20" in text
 
 
-def test_every_figure_is_also_a_table(page: Page) -> None:
-    figures = page.locator("figure")
-
-    assert figures.count() > 3
-    for place in range(figures.count()):
-        table = figures.nth(place).locator("table").first
-        assert table.locator("tr").count() > 1
-        assert table.locator("th").first.text_content()
-
-
 @pytest.mark.parametrize("name", ["django-fastcgi", "worker-types"])
 def test_no_names_in_figures_overlap(tab: Page, tmp_path: Path, name: str) -> None:
     """Both runs have many variants, loads and workers."""
@@ -502,24 +488,3 @@ def test_the_report_shows_the_same_requests_served_otherwise(page: Page) -> None
     assert told.endswith("what-if-one-process: no request waited while another worker had a free thread.")
     assert f"What if the requests of {first} had been served in another way?" in page.inner_text("body")
     assert "what-if" not in lanes(page).locator("table").inner_text()
-
-
-def test_lanes_of_requests_that_are_served_otherwise(tab: Page, measured: Measured, tmp_path: Path) -> None:
-    """Beside what was measured, the same requests in a race of two workers of four threads."""
-    run = read_run(measured.run)
-    load = next(one for one in run.loads if one.name == "heavy-mix")
-    serving = run.variants_under(load.name)[0]
-    answered = recorded(measured.run, run, serving, load, 1)
-    after = list(serve_otherwise(answered, 2, 4))
-    (tmp_path / "what-if.html").write_text(replayed_lanes(measured.run, run, serving, load, 1, 2, 4))
-    with opened(tab, tmp_path / "what-if.html") as page:
-        data = json.loads(page.locator("script[type='application/json']").first.inner_text())
-        assert page.locator("h1").inner_text() == run.title
-    assert [one["variant"] for one in data["trials"]] == [
-        serving.name, *(f"what-if-{one.kind.name}" for one in after if one.kind)
-    ]  # fmt: skip
-    assert {one["answered"] for one in data["trials"]} == {len(answered.sent_s)}
-    for shown, one in zip(data["trials"][1:], after, strict=True):
-        assert len(shown["workers"]) == one.workers
-        waits_s = [tenths / 10_000 for tenths in shown["requests"]["wait"]]
-        assert sorted(waits_s)[-len(answered.sent_s) :] == pytest.approx(sorted(one.waits_s), abs=0.001)

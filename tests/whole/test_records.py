@@ -80,14 +80,11 @@ def test_no_command_that_reads_a_run_writes_into_it(lab: Lab, tmp_path: Path, de
 
     commands = {
         "compare": lab.call("compare", f"{run}:one", f"{run}:two"),
-        "what-if": lab.call("what-if", f"{run}:one", "--workers", "1"),
-        "advise": lab.call("advise", f"{run}:one"),
         "verify": lab.call("verify", str(run)),
         "export": lab.call("export", str(run), "--to", str(tmp_path / "run.tar.gz")),
         "class": lab.call("class", str(run), "--to", str(tmp_path / "class.html")),
     }
 
     assert files_with_times(run) == before
-    for name in ("compare", "what-if"):
-        assert (name, commands[name].returncode) == (name, 0), commands[name].stderr
+    assert commands["compare"].returncode == 0, commands["compare"].stderr
     assert not any("Traceback" in one.stderr for one in commands.values())

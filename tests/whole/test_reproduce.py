@@ -1,4 +1,4 @@
-"""stampede reproduce: every experiment once by default, and one page of everything that was published."""
+"""stampede reproduce: every experiment once by default, and one picture of everything that was published."""
 
 import shutil
 from pathlib import Path
@@ -9,13 +9,11 @@ import typer
 
 from stampede.cli import measure as measuring
 from stampede.errors import WrongUse
-from stampede.experiment.file import load_experiment, names
+from stampede.experiment.file import load_experiment
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import METHOD, SourceRecord
-from stampede.reproduce import all as reproduce
-from stampede.reproduce.all import REFERENCE
-from stampede.reproduce.page import reproduction_page
+from stampede.reproduce.picture import ratio_picture
 from stampede.reproduce.reproduction import (
     Reproduced,
     Reproduction,
@@ -59,7 +57,7 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def reproduced(made_up: Path) -> Reproduced:
     """What the run says of what was published."""
-    return read_reproduced(made_up, made_up.parents[1])
+    return read_reproduced(made_up)
 
 
 def test_every_published_figure_is_judged_also_without_a_tolerance(reproduced: Reproduced) -> None:
@@ -73,7 +71,6 @@ def test_every_published_figure_is_judged_also_without_a_tolerance(reproduced: R
     ]  # fmt: skip
     assert found.figures[1].ratio == pytest.approx(0.2)
     assert found.claims == {"reproduced": 1}
-    assert found.report == "made-up/20260101T000000Z/report.html"
 
 
 def test_a_figure_of_all_trials_together_is_judged_too(tmp_path: Path) -> None:
@@ -81,37 +78,13 @@ def test_a_figure_of_all_trials_together_is_judged_too(tmp_path: Path) -> None:
     p99 = Published(variant="one", request_class="light", metric="overhead", stats={"p99": 20})
     folder = measured(tmp_path, published=[p99])
 
-    assert [(figure.stat, figure.pooled) for figure in read_reproduced(folder, tmp_path).figures] == [("p99", True)]
+    assert [(figure.stat, figure.pooled) for figure in read_reproduced(folder).figures] == [("p99", True)]
 
 
-def test_the_page_shows_each_figure_and_links_its_report_and_its_article(reproduced: Reproduced) -> None:
-    own = Reproduction(experiments=[reproduced])
+def test_the_picture_says_how_many_figures_agree_on_which_machine(reproduced: Reproduced) -> None:
+    said = "1 of 5 measured figures agree with the articles, 4 contradict them: a processor, 2 cores"
 
-    page = reproduction_page(own, None)
-
-    assert "1 of 5 measured figures agree with the articles, 4 contradict them: this machine" in page
-    assert page.count("A blog, 2020</a>: same conclusion; 1 of 5 figures within 25 %, 4 contradicted.") == 1
-    assert "A blog, 2020: same conclusion; 1 of 5 figures within 25 %, 4 contradicted. Measured 2026-01-02 on" in page
-    assert 'href="made-up/20260101T000000Z/report.html"' in page
-    assert 'href="https://example.org/an-article"' in page
-    assert page.count('<td class="verdict text contradicted">contradicted</td>') == 4
-
-
-def test_a_page_of_no_run_says_so() -> None:
-    page = reproduction_page(Reproduction(experiments=[]), None)
-
-    assert "No experiment was measured yet." in page
-
-
-def test_a_reference_is_shown_beside_and_has_no_reports(reproduced: Reproduced, tmp_path: Path) -> None:
-    own = Reproduction(experiments=[reproduced])
-    write_reproduction(tmp_path / "reference.json", own)
-
-    reference = read_reproduction(tmp_path / "reference.json")
-    page = reproduction_page(own, reference)
-
-    assert [one.report for one in reference.experiments] == [""]
-    assert "1 of 5 measured figures agree with the articles, 4 contradict them: the reference" in page
+    assert said in ratio_picture([reproduced])
 
 
 BLOCK = "# made-up\n\n<!-- generated: results of made-up -->\n\n<!-- end -->\n\nWhy it is so.\n"
@@ -187,18 +160,10 @@ def test_only_a_whole_default_run_counts(made_up: Path, tmp_path: Path, changed:
     assert default_run(tmp_path, "made-up", ["one"], 5) == whole
 
 
-def test_the_shortest_experiment_comes_first() -> None:
-    experiments = reproduce.timed_experiments()
-
-    assert sorted(one.name for one in experiments) == names()
-    assert [one.expected_s for one in experiments] == sorted(one.expected_s for one in experiments)
-
-
 @pytest.fixture
-def three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Let there be three experiments and no reference, and return the names of those that are measured."""
-    monkeypatch.setattr(reproduce, "REFERENCE", tmp_path / "reference.json")
-    monkeypatch.setattr(reproduce, "names", lambda: ["heavy-mix", "one-gpu", "ten-at-once"])
+def three(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let there be three experiments, and return the names of those that are measured."""
+    monkeypatch.setattr(measuring, "names", lambda: ["heavy-mix", "one-gpu", "ten-at-once"])
     asked: list[str] = []
     monkeypatch.setattr(measuring, "measure", lambda request, *_, **__: asked.append(request.name))
     return asked
@@ -207,49 +172,27 @@ def three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 def test_what_was_measured_is_not_measured_again_unless_asked(tmp_path: Path, three: list[str]) -> None:
     measured(tmp_path, "ten-at-once", names=list(load_experiment("ten-at-once").variants), published=[], claims=[])
 
-    measuring.reproduce(fresh=False, show=False, to=None, results=tmp_path)
+    measuring.reproduce(fresh=False, show=False, results=tmp_path)
     rest = three.copy()
-    measuring.reproduce(fresh=False, show=True, to=None, results=tmp_path)
-    measuring.reproduce(fresh=True, show=False, to=None, results=tmp_path)
+    measuring.reproduce(fresh=False, show=True, results=tmp_path)
+    measuring.reproduce(fresh=True, show=False, results=tmp_path)
 
     assert sorted(rest) == ["heavy-mix", "one-gpu"]
     assert sorted(three[2:]) == ["heavy-mix", "one-gpu", "ten-at-once"]
+    assert three[2] == "ten-at-once", "the shortest first"
 
 
 @pytest.mark.usefixtures("three")
-def test_what_the_page_says_can_be_kept_as_a_file_and_a_picture(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The page has the lab's own reference beside it."""
-    monkeypatch.setattr(reproduce, "REFERENCE", REFERENCE)
+def test_what_the_runs_say_is_kept_as_a_file_and_a_picture(tmp_path: Path) -> None:
     variants = list(load_experiment("ten-at-once").variants)
     measured(tmp_path, "ten-at-once", names=variants, published=[_median_of(variants[0])], claims=[])
 
-    measuring.reproduce(fresh=False, show=True, to=tmp_path / "kept.json", results=tmp_path)
+    measuring.reproduce(fresh=False, show=True, results=tmp_path)
 
-    [kept] = read_reproduction(tmp_path / "kept.json").experiments
-    assert (kept.experiment, kept.report, len(kept.figures)) == ("ten-at-once", "", 1)
-    assert ": the reference" in (tmp_path / "reproduce.html").read_text()
-    picture = (tmp_path / "kept.svg").read_text()
+    [kept] = read_reproduction(tmp_path / "reproduce.json").experiments
+    assert (kept.experiment, len(kept.figures)) == ("ten-at-once", 1)
+    picture = (tmp_path / "reproduce.svg").read_text()
     assert "1 of 1 measured figures agree with the articles: a processor, 2 cores" in picture
-
-
-@pytest.mark.parametrize(
-    ("to", "said"),
-    [
-        ("kept.svg", "cannot be the file, because the picture is written beside it."),
-        (".", "cannot be the file, because the picture is written beside it."),
-        ("missing/kept.json", "is in a folder that does not exist."),
-    ],
-)
-def test_a_file_that_cannot_be_written_is_refused_before_measuring(
-    tmp_path: Path, three: list[str], to: str, said: str
-) -> None:
-    with pytest.raises(WrongUse) as caught:
-        measuring.reproduce(fresh=True, show=False, to=tmp_path / to, results=tmp_path)
-
-    assert caught.value.message == f"--to {tmp_path / to} {said}"
-    assert three == []
 
 
 def _median_of(variant: str) -> Published:
@@ -268,11 +211,10 @@ def test_an_interrupt_ends_the_whole_reproduction(
     monkeypatch.setattr(measuring, "measure", measure)
 
     with pytest.raises(typer.Exit) as stopped:
-        measuring.reproduce(fresh=True, show=False, to=None, results=tmp_path)
+        measuring.reproduce(fresh=True, show=False, results=tmp_path)
 
     assert stopped.value.exit_code == 130
     assert len(three) == 2
-    assert (tmp_path / "reproduce.html").exists()
 
 
 @pytest.mark.usefixtures("three")
@@ -286,10 +228,10 @@ def test_invalid_results_are_named_at_the_end(
     monkeypatch.setattr(measuring, "measure", measure)
 
     with pytest.raises(typer.Exit) as stopped:
-        measuring.reproduce(fresh=False, show=False, to=None, results=tmp_path)
+        measuring.reproduce(fresh=False, show=False, results=tmp_path)
 
     assert stopped.value.exit_code == 1
     said = capsys.readouterr().err
     assert "3 experiments to measure, about " in said
     assert "The results of heavy-mix are invalid; the tables above say why." in said
-    assert f"0 of 3 experiments are on the page: {tmp_path / 'reproduce.html'}" in said
+    assert f"0 of 3 experiments are in {tmp_path / 'reproduce.json'}, and in the picture beside it." in said

@@ -394,7 +394,7 @@ def test_run_keeps_all_requests_and_what_was_dropped_and_writes_few_tags(box_of:
     points = [line for line in done.stdout.splitlines(keepends=True) if line.startswith("{")]
     (tmp_path / "points-2.json.gz").write_bytes(gzip.compress("".join(points).encode()))
 
-    dropped = write_requests(tmp_path, "one", "mix", 1).dropped
+    dropped = write_requests(tmp_path, "one", "mix", 1)[0]
 
     found = duckdb.read_parquet(str(tmp_path / "requests.parquet"))
     rows = found.order("sent").project("error, worker, service_time_ms").fetchall()

@@ -14,7 +14,7 @@ import pytest
 
 from stampede.paths import SERVERS as SERVERS_OF_THE_LAB
 from stampede.service.description import Application
-from stampede.service.image import start_of
+from stampede.service.layer import start_of
 from tests.conftest import wait_until
 from tests.sealed import served
 from tests.whole.test_discovery import needs_a_root, written
@@ -81,6 +81,10 @@ SERVERS = {
                      "bash run.sh", 2),
     "gevent": ({"app.py": APP}, "gunicorn -k gevent -w 2 app:app", 2),
     "gunicorn's ASGI": ({"app.py": ASGI}, "gunicorn -k asgi -w 2 app:app", 2),
+    "gunicorn's ASGI without a lifespan": ({"app.py": ASGI}, "gunicorn -k asgi -w 2 --asgi-lifespan off app:app", 2),
+    "tornado": ({"app.py": APP}, "gunicorn -k tornado -w 2 app:app", 2),
+    "uvicorn without a lifespan": ({"app.py": ASGI}, "uvicorn app:app --workers 2 --lifespan off", 2),
+    "granian's ASGI": ({"app.py": ASGI}, "granian --interface asgi --workers 2 app:app", 2),
     "uWSGI": ({"app.py": APP, "u.ini": "[uwsgi]\nmodule = app:app\nmaster = 1\nprocesses = 2\nsocket = /x\nuid = me\n"},
               "uwsgi u.ini", 2),
 }  # fmt: skip

@@ -24,7 +24,6 @@ class Engines:
     machines: tuple[Machine, ...] = (HERE,)
     probes: Mapping[str, Probe] = field(default_factory=dict)
     overlay: bool = False
-    encrypted: bool = False
 
     @property
     def looks(self) -> dict[str, Look]:

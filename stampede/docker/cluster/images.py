@@ -2,12 +2,11 @@
 
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from stampede.docker.cache import digest
 from stampede.docker.client import Machine
 from stampede.docker.commands import Say
-from stampede.docker.containers import ContainerInfo
+from stampede.docker.containers import digest
 from stampede.errors import LabError
 from stampede.interruption import program
 
@@ -22,24 +21,6 @@ def content_of(image: str, machine: Machine) -> str:
     """
     told = machine.told("image", "inspect", "--format", _CONTENT, image)
     return digest(told.encode()) if told else ""
-
-
-def image_difference(containers: Iterable[ContainerInfo]) -> str | None:
-    """Return which service has different images on which machines; None if there is no such service.
-
-    All load generators are one service. Only if ids differ are the images compared by their contents.
-    """
-    having: dict[str, dict[str, Machine]] = {}
-    for container in containers:
-        service = "k6" if container.service.startswith("k6") else container.service
-        having.setdefault(service, {}).setdefault(container.image, container.machine)
-    for service, machines in having.items():
-        if len(machines) == 1:
-            continue
-        contents = {content_of(identity, machine): machine.name for identity, machine in machines.items()}
-        if len(contents) > 1:
-            return f"{service} has another image on {' than on '.join(contents.values())}"
-    return None
 
 
 def bring_images(images: Sequence[str], machines: Sequence[Machine], say: Say) -> None:
@@ -59,7 +40,7 @@ def bring_images(images: Sequence[str], machines: Sequence[Machine], say: Say) -
         if other := [image for image in lacking if content_of(image, machine) != wanted[image]]:
             raise LabError(
                 f"{machine.name} has another image {other[0]} than {home.name} after the image was copied.",
-                hint="Machines of one run need the same kind of processor: stampede machines check",
+                hint="Machines of one run need the same kind of processor: stampede machines",
             )
         say(f"Copied in {time.monotonic() - began:.0f} s.")
 
@@ -76,4 +57,4 @@ def _copy(images: Sequence[str], home: Machine, machine: Machine) -> None:
     if loading.returncode or packing.returncode:
         lines = (loading.stderr if loading.returncode else said).decode(errors="replace").strip().splitlines()
         raise LabError(f"Images could not be copied from {home.name} to {machine.name}: {(lines or ['no reason'])[-1]}",
-                       hint="stampede machines check")  # fmt: skip
+                       hint="stampede machines")  # fmt: skip

@@ -17,14 +17,12 @@ class MachineEntry(Model):
     )
     role: Role = Field("both", description="What runs on the machine: servers, load generators, or both.")
     cores: int | None = Field(None, ge=1, le=1024, description="How many cores containers may use; left out: all.")
-    address: str = Field("", description="The address by which the other machines reach this machine.")
 
 
 class Cluster(Model):
-    """machines.yaml: the machines by name, and whether the traffic between them is encrypted."""
+    """machines.yaml: the machines by name."""
 
     machines: dict[Name, MachineEntry] = Field(min_length=1)
-    encrypted: bool = Field(False, description="true: the machines encrypt the traffic between containers.")
 
     @model_validator(mode="after")
     def _roles_are_filled(self) -> "Cluster":

@@ -17,13 +17,13 @@ async def create_network(engines: Engines, project: str) -> None:
     An engine that is no manager learns of the network when a container there joins the network, and Compose refuses a
     network that the engine does not know. So a container that only sleeps joins it on each machine.
     """
-    labels, encrypted = label_options(project), ["--opt", "encrypted"] if engines.encrypted else []
+    labels = label_options(project)
     for manager in engines.machines:
         if await is_manager(manager):
             break
     else:
-        raise LabError("None of the machines is a manager of a swarm any more.", hint="stampede machines check")
-    await manager.call("network", "create", "--driver", "overlay", "--attachable", "--internal", *encrypted, *labels,
+        raise LabError("None of the machines is a manager of a swarm any more.", hint="stampede machines")
+    await manager.call("network", "create", "--driver", "overlay", "--attachable", "--internal", *labels,
                        overlay_name(project))  # fmt: skip
 
     async def join(machine: Machine) -> None:

@@ -102,7 +102,7 @@ class Probe:
         return line
 
     def _lost(self) -> MachineLost:
-        return MachineLost(f"The machine {self.machine.name} does not answer any more.", hint="stampede machines check")
+        return MachineLost(f"The machine {self.machine.name} does not answer any more.", hint="stampede machines")
 
 
 @contextmanager
@@ -135,9 +135,7 @@ def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
             problem = _end(process)
             if "is already in use" not in problem:
                 last = (problem.splitlines() or ["its engine gave no reason"])[-1]
-                raise LabError(
-                    f"Nothing can be measured on {machine.name}: {last}", "stampede machines check"
-                ) from None
+                raise LabError(f"Nothing can be measured on {machine.name}: {last}", "stampede machines") from None
             # an engine that was killed may have forgotten to remove the probe
             state = machine.told("inspect", "--format", "{{.State.Status}}", NAME)
             if state in ("exited", "dead"):

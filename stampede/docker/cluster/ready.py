@@ -80,9 +80,7 @@ def memory_budgets(cluster: Cluster | None) -> MemoryBudgets:
 
 
 @contextmanager
-def engines_on(
-    machines: tuple[Machine, ...], images: Sequence[str], say: Say, *, encrypted: bool = False
-) -> Iterator[Engines]:
+def engines_on(machines: tuple[Machine, ...], images: Sequence[str], say: Say) -> Iterator[Engines]:
     """Yield the engines of a run, with the images on all machines. Wait until no other lab measures there.
 
     Raise LabError if a machine cannot be made ready.
@@ -93,7 +91,7 @@ def engines_on(
     bring_images([PROBE_IMAGE], machines, say)
     with start_probes(machines, say) as probes:
         bring_images(images, machines, say)
-        yield Engines(machines, probes, overlay=len(machines) > 1, encrypted=encrypted)
+        yield Engines(machines, probes, overlay=len(machines) > 1)
 
 
 def server_host(engines: Engines) -> Host:

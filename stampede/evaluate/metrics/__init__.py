@@ -165,6 +165,7 @@ VISIT = Metric(
     "visits that succeeded",
     of_all=True,
     sample="visits",
+    shown="always",
     compared=("p50", "p99"),
 )
 VISITS_FAILED = Metric(
@@ -173,6 +174,7 @@ VISITS_FAILED = Metric(
     "visits that failed; the share is of the visits made",
     of_all=True,
     sample="visits",
+    shown="always",
     compared=("share",),
 )
 CAPACITY = Metric(
@@ -181,6 +183,7 @@ CAPACITY = Metric(
     "the highest rate up to which fewer than 1 % of the visits failed ([capacity](../explain/measures.md#visits))",
     of_all=True,
     sample=None,
+    shown="always",
 )
 ROWS_WRITTEN = Metric(
     "rows_written",

@@ -1,25 +1,18 @@
 """Bursts: whether their requests were sent at once, when each was answered, and which workers served them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
-import numpy.typing as npt
 
-from stampede.evaluate.metrics import BURST, workers
+from stampede.evaluate.metrics import BURST
 from stampede.evaluate.metrics.metric import Family, MetricValues, ValidityIssue
-from stampede.evaluate.metrics.simulated import SimulatedTrial
 from stampede.evaluate.read import BURSTS, Key, of_trial
+from stampede.evaluate.read.requests import Ints, Requests
 from stampede.evaluate.read.trial_data import TrialData
-from stampede.records.run import Run
-from stampede.records.summary import WaveRow
-
-WAVES = 60
-"""The most waves that are told apart. A burst with more waves is more like a steady load."""
-WAVE_FROM_MS = 100
-"""Waves of shorter requests cannot be told apart, because the time on the network blurs them."""
+from stampede.records.run import LoadRecord, VariantRecord
 
 
 class BurstRequest(NamedTuple):
@@ -33,86 +26,51 @@ class BurstRequest(NamedTuple):
     failed: bool
 
 
-def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    """Yield the medians over a trial's complete bursts: how long a burst took, and the busiest worker's share of it."""
-    if not (size := trial.load.burst):
-        return
-    query = """
-        SELECT median(total_ms), median(largest_share)
-        FROM (SELECT burst, (epoch_us(max(answered) FILTER (WHERE error IS NULL)) - epoch_us(min(sent))) / 1000
-                  AS total_ms FROM bursts WHERE whole GROUP BY burst)
-        JOIN (SELECT burst, max(requests) / sum(requests) AS largest_share
-              FROM (SELECT burst, worker, count(*) AS requests FROM bursts WHERE whole AND error IS NULL GROUP BY ALL)
-              GROUP BY burst) USING (burst)
-    """
-    [(total_ms, largest_share)] = _rows(database, query, trial.key, size)
-    if total_ms is not None:
-        yield MetricValues(None, BURST.keyed({"total": total_ms, "largest_share": largest_share}))
+def _whole_bursts(requests: Requests, size: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield the places of the requests of each whole burst, and of those that were answered."""
+    of_k6 = np.flatnonzero(~requests.of_client)
+    for start in range(0, len(of_k6) - size + 1, size):
+        burst = of_k6[start : start + size]
+        yield burst, burst[requests.answered[burst]]
 
 
-def completion_times_ms(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[float]:
-    """Return the response times of a burst in ms, the shortest first: medians over a trial's complete bursts.
+def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
+    """Yield the medians over a trial's whole bursts: how long a burst took, and the busiest worker's share of it."""
+    totals_ms, shares = [], []
+    for burst, answered in _whole_bursts(requests, load.burst) if load.burst else ():
+        if len(answered):
+            total_us = requests.answered_us[answered].max() - requests.sent_us[burst].min()
+            totals_ms.append(float(total_us) / 1000)
+            served = np.unique(requests.worker[answered], return_counts=True)[1]
+            shares.append(int(served.max()) / len(answered))
+    if totals_ms:
+        yield MetricValues(None, BURST.keyed({"total": median(totals_ms), "largest_share": median(shares)}))
+
+
+def completion_times_ms(requests: Requests, size: int) -> list[float]:
+    """Return the response times of a burst in ms, the shortest first: medians over a trial's whole bursts.
 
     Failed requests have no response time. The first value is the median of the shortest response times, and so on.
     """
-    query = """
-        SELECT median(duration_ms)
-        FROM (SELECT duration_ms, row_number() OVER (PARTITION BY burst ORDER BY duration_ms) AS place
-              FROM bursts WHERE whole AND error IS NULL)
-        GROUP BY place ORDER BY place
-    """
-    return [time_ms for (time_ms,) in _rows(database, query, key, size)]
-
-
-def wave_rows(database: duckdb.DuckDBPyConnection, run: Run, trusted: Sequence[TrialData]) -> Iterator[WaveRow]:
-    """Yield the waves of the first burst in each variant's first trusted trial, if the variant has several workers.
-
-    A wave lasts as long as a request asks for. The middle of the first wave is when the first request began. There are
-    no waves if there would be more than WAVES, or if a request asks for less than WAVE_FROM_MS.
-    """
-    query = f"""
-        SELECT worker, wave, count(*)::INTEGER FROM (
-            SELECT worker, service_time_ms,
-                (1 + round((began - min(began) OVER ()) / (service_time_ms / 1000)))::INTEGER AS wave
-            FROM bursts WHERE burst = 1 AND error IS NULL AND service_time_ms >= {WAVE_FROM_MS})
-        GROUP BY worker, wave ORDER BY worker, wave
-    """  # noqa: S608
-    variants, loads = [each.name for each in run.variants], [each.name for each in run.loads]
-    firsts = {trial.key[:2]: trial for trial in reversed(trusted)}
-    for variant, load in sorted(firsts, key=lambda cell: (variants.index(cell[0]), loads.index(cell[1]))):
-        first, size = firsts[variant, load], firsts[variant, load].load.burst
-        if not size or first.variant.workers < 2:
-            continue
-        found = _rows(database, query, first.key, size)
-        quick = _rows(database, f"FROM bursts WHERE burst = 1 AND service_time_ms < {WAVE_FROM_MS}", first.key, size)
-        if quick or any(wave > WAVES for _, wave, _ in found):
-            continue
-        order = workers.in_order({worker for worker, _, _ in found})
-        for worker, wave, requests in sorted(found, key=lambda row: (order.index(row[0]), row[1])):
-            yield WaveRow(
-                variant=variant, load=load, trial=first.record.trial, burst=1, worker=worker, wave=wave,
-                requests=requests,
-            )  # fmt: skip
+    times_ms = [np.sort(requests.duration_ms[answered]).tolist() for _, answered in _whole_bursts(requests, size)]
+    most = max(map(len, times_ms), default=0)
+    return [median(burst[place] for burst in times_ms if place < len(burst)) for place in range(most)]
 
 
 def read_first_burst(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[BurstRequest]:
     """Return the requests of the first burst in the order of their answers; requests without an answer come last."""
-    query = """
+    query = f"""{BURSTS}
         SELECT epoch(sent) - first, began - first, ended - first, epoch(answered) - first, worker, error IS NOT NULL
         FROM (SELECT *, epoch(min(sent) OVER ()) AS first FROM bursts WHERE burst = 1)
         ORDER BY answered NULLS LAST, sent, id, generator
-    """
-    return [BurstRequest(*row) for row in _rows(database, query, key, size)]
+    """  # noqa: S608  # made of constants
+    return [BurstRequest(*row) for row in database.execute(query, of_trial(key) | {"size": size}).fetchall()]
 
 
 def ordinal(place: int) -> str:
     """Return a number as an ordinal: 1st, 2nd, 3rd, 4th and so on."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
     return f"{place}{'th' if place % 100 in (11, 12, 13) else ending}"
-
-
-def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, size: int) -> list[Any]:
-    return database.execute(f"{BURSTS} {query}", of_trial(key) | {"size": size}).fetchall()
 
 
 def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
@@ -126,26 +84,4 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
         yield "suspect", f"the last burst has {in_last} of {trial.load.burst} requests"
 
 
-def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    if bursts := _simulated_bursts(trial):
-        total_ms = [1000 * float(trial.rows.ended[burst].max() - trial.rows.sent[burst].min()) for burst in bursts]
-        shares = [int(np.bincount(trial.rows.worker[burst]).max()) / len(burst) for burst in bursts]
-        yield MetricValues(None, BURST.keyed({"total": median(total_ms), "largest_share": median(shares)}))
-
-
-def simulated_completion_times_ms(trial: SimulatedTrial) -> list[float]:
-    """Return the same as ``completion_times_ms`` for a simulated trial."""
-    times_ms = [sorted(1000 * (trial.rows.ended - trial.rows.sent)[burst]) for burst in _simulated_bursts(trial)]
-    return [median(place) for place in zip(*times_ms, strict=False)]
-
-
-def _simulated_bursts(trial: SimulatedTrial) -> list[npt.NDArray[np.int64]]:
-    """Return which requests make up each complete burst of a simulated trial, without refused requests."""
-    if not (size := trial.load.burst):
-        return []
-    starts = range(0, len(trial.rows.sent) - size + 1, size)
-    every = [np.arange(start, start + size) for start in starts]
-    return [answered for burst in every if len(answered := burst[trial.answered[burst]])]
-
-
-FAMILY = Family((BURST,), _measure, _issues, _measure_simulated)
+FAMILY = Family((BURST,), _measure, issues=_issues)

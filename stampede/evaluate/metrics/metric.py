@@ -13,8 +13,9 @@ if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
     import duckdb
 
     from stampede.evaluate.metrics.likely import Times
-    from stampede.evaluate.metrics.simulated import SimulatedTrial
+    from stampede.evaluate.read.requests import Requests
     from stampede.evaluate.read.trial_data import TrialData
+    from stampede.records.run import LoadRecord, VariantRecord
 
 Stats = dict[tuple[str, str], float]
 """Measured values by the names of metric and statistic, in the units that the metrics declare."""
@@ -111,16 +112,16 @@ class Sample(NamedTuple):
 class Family:
     """Metrics that belong together.
 
-    ``measure`` yields the values from a trial's rows (the view ``requests``) and observations.
+    ``measure`` yields the values from the requests of a trial, measured or simulated; ``observe`` yields those that
+    only a measured trial has, from its rows (the view ``requests``) and its observations.
     ``issues`` yields reasons to doubt a trial; it is called only for trials that have requests.
-    ``measure_simulated`` yields the same values as ``measure`` from the requests of a simulated trial.
     ``sample`` returns the times of one class of request in a trial; None: the family has no times of the class.
     """
 
     metrics: tuple[Metric, ...]
-    measure: Callable[[duckdb.DuckDBPyConnection, TrialData], Iterable[MetricValues]]
+    measure: Callable[[Requests, VariantRecord, LoadRecord], Iterable[MetricValues]] = lambda *_: ()
+    observe: Callable[[duckdb.DuckDBPyConnection, TrialData], Iterable[MetricValues]] = lambda *_: ()
     issues: Callable[[TrialData], Iterable[ValidityIssue]] = lambda _: ()
-    measure_simulated: Callable[[SimulatedTrial], Iterable[MetricValues]] = lambda _: ()
     sample: Callable[[duckdb.DuckDBPyConnection, TrialData, str | None], Sample | None] = lambda *_: None
 
 

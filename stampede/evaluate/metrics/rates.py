@@ -1,18 +1,17 @@
 """The highest rate at which hardly any request waits, under a load whose rate climbs in steps."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import duckdb
+import numpy as np
 
 from stampede.evaluate.metrics import RATE_WITHIN
 from stampede.evaluate.metrics.metric import Family, MetricValues
-from stampede.evaluate.metrics.simulated import SimulatedTrial
-from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.evaluate.read.requests import Requests, read_requests
 from stampede.evaluate.read.trial_data import TrialData
 from stampede.records.duration import in_seconds
-from stampede.records.run import LoadRecord
+from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.summary import RateStepRow
 from stampede.records.traffic import climbing_rates_rps
 
@@ -25,17 +24,13 @@ class Climb(NamedTuple):
     late_ms: float
     late_share: float
 
-    def late_by_step(self, requests: Iterable[tuple[float, bool]]) -> list[tuple[int, int, int]]:
-        """Return the rate of each step, how many requests it has, and how many of them are late.
-
-        ``requests`` says of each request how many seconds after the first request it was sent, and whether it is late.
-        """
-        made, waited = Counter[int](), Counter[int]()
-        for sent_s, is_late in requests:
-            place = min(int(sent_s / self.step_s), len(self.rates_rps) - 1)
-            made[place] += 1
-            waited[place] += is_late
-        return [(rate_rps, made[place], waited[place]) for place, rate_rps in enumerate(self.rates_rps)]
+    def late_by_step(self, requests: Requests) -> list[tuple[int, int, int]]:
+        """Return the rate of each step, how many requests it has, and how many of them are late."""
+        sent_s = (requests.sent_us - requests.sent_us.min(initial=np.inf)) / 1e6
+        step = np.minimum((sent_s / self.step_s).astype(np.int64), len(self.rates_rps) - 1)
+        late = ~(requests.overhead_ms <= self.late_ms)  # or it failed
+        made, waited = (np.bincount(found, minlength=len(self.rates_rps)).tolist() for found in (step, step[late]))
+        return [*zip(self.rates_rps, made, waited, strict=True)]
 
 
 def highest_rate(steps: Iterable[tuple[int, int, int]], allowed: float) -> float | None:
@@ -69,34 +64,14 @@ def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialDa
     for trial in trials:
         if climb := climb_of(trial.load):
             variant, load, number = trial.key
-            for per_s, made, late in climb.late_by_step(_late(database, trial, climb)):
+            for per_s, made, late in climb.late_by_step(read_requests(database, trial.key)):
                 yield RateStepRow(variant=variant, load=load, trial=number, per_s=per_s, visits=made, failed=late)
 
 
-def _late(database: duckdb.DuckDBPyConnection, trial: TrialData, climb: Climb) -> list[tuple[float, bool]]:
-    """Return of each request of a trial when it was sent, in seconds after the first, and whether it is late."""
-    query = f"""
-        SELECT (epoch_us(sent) - epoch_us(min(sent) OVER ())) / 1e6, coalesce(overhead_ms > $late_ms, true)
-        FROM requests WHERE {OF_TRIAL}
-    """  # noqa: S608  # made of a constant
-    return database.execute(query, of_trial(trial.key) | {"late_ms": climb.late_ms}).fetchall()
-
-
-def _values(climb: Climb, requests: Iterable[tuple[float, bool]]) -> Iterator[MetricValues]:
-    if (rate := highest_rate(climb.late_by_step(requests), climb.late_share)) is not None:
+def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
+    climb = climb_of(load)
+    if climb and (rate := highest_rate(climb.late_by_step(requests), climb.late_share)) is not None:
         yield MetricValues(None, RATE_WITHIN.keyed({"per_second": rate}))
 
 
-def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    if climb := climb_of(trial.load):
-        yield from _values(climb, _late(database, trial, climb))
-
-
-def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    if climb := climb_of(trial.load):
-        sent_s = trial.rows.sent - trial.rows.sent.min(initial=0)
-        late = ~trial.answered | (1000 * (trial.rows.ended - trial.rows.sent - trial.rows.asked) > climb.late_ms)
-        yield from _values(climb, zip(sent_s.tolist(), late.tolist(), strict=True))
-
-
-FAMILY = Family((RATE_WITHIN,), _measure, measure_simulated=_measure_simulated)
+FAMILY = Family((RATE_WITHIN,), _measure)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 THROTTLED_ALLOWED = 0.01
 
 
-def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
+def _observe(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     observed = [*_observed(trial)]
     servers = [(name, before, after) for name, before, after in observed if before.workers or after.workers]
     accepted, served = _total(trial, "accepted"), _total(trial, "served")
@@ -38,16 +38,15 @@ def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricV
     if accepted:
         for metric in (ACCEPT_ATTEMPTS, ACCEPT_FAILURES):
             stats[metric.name, "per_connection"] = _total(trial, metric.name) / accepted
-    used_s = [after.processor_s - before.processor_s for _, before, after in servers
-              if before.processor_s is not None and after.processor_s is not None]  # fmt: skip
-    if used_s and served:
-        stats[PROCESSOR.name, "per_request"] = 1000 * sum(used_s) / served
-    throttled_s = [after.throttled_s - before.throttled_s for _, before, after in servers
-                   if before.throttled_s is not None and after.throttled_s is not None]  # fmt: skip
-    if throttled_s and (lasted_s := trial.record.seconds.load):
-        stats[THROTTLED.name, "share"] = sum(throttled_s) / lasted_s
-    memory_mib = [after.memory_mib for *_, after in servers if after.memory_mib is not None]
-    if memory_mib:
+    for metric, stat, counted, by in (
+        (PROCESSOR, "per_request", "processor_s", served / 1000),
+        (THROTTLED, "share", "throttled_s", trial.record.seconds.load),
+    ):
+        seen = [(getattr(before, counted), getattr(after, counted)) for _, before, after in servers]
+        known = [are - were for were, are in seen if were is not None and are is not None]
+        if known and by:
+            stats[metric.name, stat] = sum(known) / by
+    if memory_mib := [after.memory_mib for *_, after in servers if after.memory_mib is not None]:
         stats[MEMORY.name, "total"] = sum(memory_mib)
     output = []
     for name, before, after in servers:
@@ -117,8 +116,24 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
         if lasted_s and throttled_s > THROTTLED_ALLOWED * lasted_s:
             severity = "suspect" if trial.run.sleeping and not expected else "note"
             yield severity, f"{name} was kept from computing by its limit for {throttled_s:.1f} s"
-    yield from _accept_models(trial)
-    yield from _workers(trial)
+    for name, before, _ in _observed(trial) if trial.variant.accept in ("shared", "per-worker") else ():
+        held = [before.holds[worker] for worker in before.workers]
+        sockets = frozenset[int]().union(*held)
+        right = len(sockets) == 1 and all(mine == sockets for mine in held)
+        wanted = "one socket that all share"
+        if trial.variant.accept == "per-worker":
+            right = all(len(mine) == 1 for mine in held) and len(sockets) == len(held)
+            wanted = "a socket of their own each"
+        if held and not right:
+            count = plural(len(sockets), "listening socket")
+            yield "invalid", f"the workers of {name} hold {count}, not {wanted}"
+    asked, served = trial.variant.workers, sum(len(seen.workers) for _, seen, _ in _observed(trial))
+    most = max(served, sum(len(seen.workers) for *_, seen in _observed(trial)))
+    if trial.variant.elastic and most > asked:
+        yield "invalid", f"{most} workers served where at most {asked} were asked for"
+    if not trial.variant.elastic and served and served != asked:  # those of an own service may have ended before
+        had_all = trial.load.is_of_user_service and sum(len(each.counts) for _, each, _ in _observed(trial)) >= asked
+        yield "note" if had_all else "invalid", f"{served} workers served where {asked} were asked for"
     written = {container.name: container.after.written for container in trial.containers if container.after}
     for name, there in cut_logs(trial.record.logs, written).items():
         yield "note", f"the beginning of the log of {name} is missing: {there} are kept"
@@ -205,35 +220,6 @@ def _unintended(trial: TrialData, before: Observation, after: Observation, ended
         yield f"{_named(others)} ended, and not by {signal}"
 
 
-def _accept_models(trial: TrialData) -> Iterator[ValidityIssue]:
-    if trial.variant.accept not in ("shared", "per-worker"):
-        return
-    for name, before, _ in _observed(trial):
-        held = [before.holds[worker] for worker in before.workers]
-        sockets = frozenset[int]().union(*held)
-        if trial.variant.accept == "shared":
-            right = len(sockets) == 1 and all(mine == sockets for mine in held)
-            wanted = "one socket that all share"
-        else:
-            right = all(len(mine) == 1 for mine in held) and len(sockets) == len(held)
-            wanted = "a socket of their own each"
-        if held and not right:
-            count = plural(len(sockets), "listening socket")
-            yield "invalid", f"the workers of {name} hold {count}, not {wanted}"
-
-
-def _workers(trial: TrialData) -> Iterator[ValidityIssue]:
-    """Check that as many workers served as were asked for; of an own service, some may have ended before the load."""
-    before = sum(len(before.workers) for _, before, _ in _observed(trial))
-    after = sum(len(after.workers) for *_, after in _observed(trial))
-    asked, most = trial.variant.workers, max(before, after)
-    if trial.variant.elastic and most > asked:
-        yield "invalid", f"{most} workers served where at most {asked} were asked for"
-    if not trial.variant.elastic and before and before != asked:
-        had_all = trial.load.is_of_user_service and sum(len(each.counts) for _, each, _ in _observed(trial)) >= asked
-        yield "note" if had_all else "invalid", f"{before} workers served where {asked} were asked for"
-
-
 def megabytes(size: float) -> str:
     """Return a number of bytes as megabytes; below 0.1 MB, as kilobytes."""
     value, unit = (size / 1e6, "MB") if size >= 1e5 else (size / 1e3, "kB")
@@ -258,4 +244,4 @@ def _named(workers: set[int]) -> str:
 
 
 _METRICS = (ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT, SIGNALS)
-FAMILY = Family(_METRICS, _measure, _issues)
+FAMILY = Family(_METRICS, observe=_observe, issues=_issues)

@@ -8,10 +8,11 @@ import duckdb
 import numpy as np
 
 from stampede.evaluate.metrics import CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION, REQUESTS_BY_WORKER
-from stampede.evaluate.metrics.metric import Family, MetricValues, Stats
-from stampede.evaluate.metrics.simulated import SimulatedTrial
+from stampede.evaluate.metrics.metric import Family, MetricValues
 from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.evaluate.read.requests import Requests
 from stampede.evaluate.read.trial_data import TrialData
+from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.summary import WorkerRow
 
 _CONNECTIONS = f"""
@@ -23,23 +24,30 @@ GROUP BY request_class
 """  # noqa: S608  # made of constants
 
 
-def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    """Yield how evenly requests and connections are spread over workers, and how many requests a connection carried.
+def _measure(requests: Requests, variant: VariantRecord, _: LoadRecord) -> Iterator[MetricValues]:
+    for request_class, mine in requests.each_class():
+        served = np.unique(requests.worker[mine & requests.answered], return_counts=True)[1].tolist()
+        yield MetricValues(request_class, REQUESTS_BY_WORKER.keyed(evenness([*served, *_idle(variant, served)])))
 
-    For an elastic server, the number of idle workers is unknown, so only workers that served something are counted.
-    """
+
+def _idle(variant: VariantRecord, busy: Sequence[object]) -> list[int]:
+    """Return a zero for each worker that served nothing; nobody knows how many an elastic server has."""
+    return [] if variant.elastic else [0] * (variant.workers - len(busy))
+
+
+def _observe(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
+    """Yield how evenly connections are spread over workers, and how many requests a connection carried."""
     for request_class, found in groupby(trial.requests.workers, lambda totals: totals.request_class):
         rows = [*found]
-        idle = [] if trial.variant.elastic else [0] * (trial.variant.workers - len(rows))
+        idle = _idle(trial.variant, rows)
         requests, connections = [*(row.requests for row in rows), *idle], [*(row.connections for row in rows), *idle]
-        stats: Stats = REQUESTS_BY_WORKER.keyed(evenness(requests)) | CONNECTIONS_BY_WORKER.keyed(evenness(connections))
+        stats = evenness(connections)
         if len(set(requests)) > 1 and len(set(connections)) > 1:
-            stats[CONNECTIONS_BY_WORKER.name, "correlation"] = correlation(requests, connections)
-        yield MetricValues(request_class, stats)
-    if not any(totals.connections for totals in trial.requests.workers):
-        return
-    for request_class, average, most in database.execute(_CONNECTIONS, of_trial(trial.key)).fetchall():
-        yield MetricValues(request_class, REQUESTS_BY_CONNECTION.keyed({"avg": average, "max": most}))
+            stats["correlation"] = correlation(requests, connections)
+        yield MetricValues(request_class, CONNECTIONS_BY_WORKER.keyed(stats))
+    if any(totals.connections for totals in trial.requests.workers):
+        for request_class, average, most in database.execute(_CONNECTIONS, of_trial(trial.key)).fetchall():
+            yield MetricValues(request_class, REQUESTS_BY_CONNECTION.keyed({"avg": average, "max": most}))
 
 
 def worker_rows(trials: Iterable[TrialData]) -> Iterator[WorkerRow]:
@@ -66,12 +74,4 @@ def evenness(counts: Sequence[int]) -> dict[str, float]:
     }
 
 
-def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    for request_class, mine in trial.each_class():
-        counts = np.bincount(trial.rows.worker[mine & trial.answered], minlength=trial.variant.workers).tolist()
-        yield MetricValues(request_class, REQUESTS_BY_WORKER.keyed(evenness(counts)))
-
-
-FAMILY = Family(
-    (REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION), _measure, measure_simulated=_measure_simulated
-)
+FAMILY = Family((REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION), _measure, _observe)

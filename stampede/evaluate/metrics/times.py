@@ -7,13 +7,19 @@ import numpy as np
 
 from stampede.evaluate.metrics import OVERHEAD, RESPONSE_TIME
 from stampede.evaluate.metrics.likely import Times, blocks, likely_percentiles
-from stampede.evaluate.metrics.metric import TIME_STATISTICS, Family, MetricValues, Sample, is_printed, percentile
-from stampede.evaluate.metrics.simulated import SimulatedTrial
-from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.evaluate.metrics.metric import (
+    TIME_STATISTICS,
+    Family,
+    Likely,
+    MetricValues,
+    Sample,
+    Stats,
+    is_printed,
+    percentile,
+)
+from stampede.evaluate.read.requests import Requests, read_requests
 from stampede.evaluate.read.trial_data import TrialData
-
-Columns = dict[str, Times]
-_COLUMNS = ((OVERHEAD, "overhead_ms"), (RESPONSE_TIME, "duration_ms"))
+from stampede.records.run import LoadRecord, VariantRecord
 
 
 def time_statistics(times_ms: Times, made: int, failed: int) -> dict[str, float]:
@@ -32,58 +38,33 @@ def time_statistics(times_ms: Times, made: int, failed: int) -> dict[str, float]
     return {stat: found[stat] for stat in there}
 
 
-def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    """Yield the times of each class, and likely values of their percentiles.
+def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
+    """Yield the times of each class, and likely values of their measured percentiles.
 
     The requests of a burst are sent at one moment, so blocks of time say nothing about how they depend on each other.
     """
-    columns = _columns(database, trial)
-    for request_class in trial.requests.names:
-        count, mine = trial.requests.of_class(request_class), _of_class(columns, trial, request_class)
-        block = blocks(mine["sent_s"])
-        stats: dict[tuple[str, str], float] = {}
-        likely: dict[tuple[str, str], tuple[float, ...]] = {}
-        for metric, column in _COLUMNS:
-            found = time_statistics(mine[column], count.sent, count.failed)
+    in_blocks = not (requests.simulated or load.burst)
+    for request_class, mine in requests.each_class():
+        answered = mine & requests.answered
+        made, stats, likely = int(mine.sum()), Stats(), Likely()
+        block = blocks(requests.sent_us[answered] / 1e6) if in_blocks else None
+        for metric, column in ((OVERHEAD, requests.overhead_ms), (RESPONSE_TIME, requests.duration_ms)):
+            times_ms = column[answered]
+            found = time_statistics(times_ms, made, made - times_ms.size)
             stats |= metric.keyed(found)
-            levels = {stat: q / 100 for stat in found if (q := percentile(stat)) is not None and not trial.load.burst}
-            values = likely_percentiles(mine[column], block, [*levels.values()])
-            likely |= {(metric.name, stat): of_stat for stat, of_stat in zip(levels, values, strict=True)}
+            if block is not None:
+                levels = {stat: q / 100 for stat in found if (q := percentile(stat)) is not None}
+                values = likely_percentiles(times_ms, block, [*levels.values()])
+                likely |= {(metric.name, stat): of_stat for stat, of_stat in zip(levels, values, strict=True)}
         yield MetricValues(request_class, stats, likely=likely)
 
 
 def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample:
-    columns = _of_class(_columns(database, trial), trial, request_class)
-    times_ms = {metric.name: columns[column] for metric, column in _COLUMNS}
-    return Sample(times_ms, trial.requests.of_class(request_class).sent)
+    requests = read_requests(database, trial.key)
+    mine = dict(requests.each_class())[request_class]
+    answered = mine & requests.answered
+    times_ms = {OVERHEAD.name: requests.overhead_ms[answered], RESPONSE_TIME.name: requests.duration_ms[answered]}
+    return Sample(times_ms, int(mine.sum()))
 
 
-def _columns(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Columns:
-    """Return when the answered requests of a trial were sent, their times, and the place of their class."""
-    query = f"""
-        SELECT epoch(sent) AS sent_s, {", ".join(column for _, column in _COLUMNS)},
-            list_position($names::VARCHAR[], request_class) - 1 AS place
-        FROM requests WHERE {OF_TRIAL} AND error IS NULL
-    """  # noqa: S608  # made of constants
-    columns: Columns = database.execute(query, of_trial(trial.key) | {"names": trial.requests.names[:-1]}).fetchnumpy()
-    return columns
-
-
-def _of_class(columns: Columns, trial: TrialData, request_class: str | None) -> Columns:
-    if request_class is None:
-        return columns
-    mine = columns["place"] == trial.requests.names.index(request_class)
-    return {name: column[mine] for name, column in columns.items()}
-
-
-def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    durations_ms = 1000 * (trial.rows.ended - trial.rows.sent)
-    overheads_ms = durations_ms - 1000 * trial.rows.asked
-    for request_class, mine in trial.each_class():
-        answered = mine & trial.answered
-        counts = int(mine.sum()), int((mine & ~trial.answered).sum())
-        stats = OVERHEAD.keyed(time_statistics(overheads_ms[answered], *counts))
-        yield MetricValues(request_class, stats | RESPONSE_TIME.keyed(time_statistics(durations_ms[answered], *counts)))
-
-
-FAMILY = Family((OVERHEAD, RESPONSE_TIME), _measure, measure_simulated=_measure_simulated, sample=_sample)
+FAMILY = Family((OVERHEAD, RESPONSE_TIME), _measure, sample=_sample)

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
+import numpy as np
 
 from stampede.evaluate.metrics import (
     CAPACITY,
@@ -38,34 +39,23 @@ LAST = "newest"
 """The class of a visit's last request."""
 FAILED_ALLOWED = 0.01
 """A rate is within the capacity if the share of its visits that fail is smaller than this."""
-CUT_OFF = "cut off by the end of the run"
-"""The outcome of a visit that the end of the run cut off: no request failed, but the last request was never sent."""
 
-# If a request was never answered, its visit has no end and no time; ``read_visits`` takes the trial's last answer.
 _VISITS = f"""
-WITH of_trial AS (
-    FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL),
-together AS (
-    SELECT visit, min(sent) AS arrived, arg_min(error, (sent, request_class)) AS error,
-        bool_or(request_class = '{LAST}') AS complete,
-        CASE WHEN count(*) = count(answered) THEN max(answered) END AS ended
-    FROM of_trial GROUP BY visit),
-visits AS (
-    SELECT *, (epoch_us(ended) - epoch_us(arrived)) / 1000 AS time_ms,
-        CASE WHEN error IS NOT NULL THEN error WHEN NOT complete THEN '{CUT_OFF}' END AS outcome
-    FROM together)
+SELECT TRY_CAST(visit AS BIGINT), (epoch_us(max(answered)) - epoch_us(min(sent))) / 1000,
+    count(error) > 0 OR NOT bool_or(request_class = '{LAST}')
+FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL GROUP BY visit ORDER BY min(sent), visit
 """  # noqa: S608  # made of this module's own constants
 
 
 class Visit(NamedTuple):
-    """One visit of a trial: when it came, in seconds since the first visit came, and how long it took, in seconds.
+    """One visit of a trial, and whether it failed, or the end of the run cut it off.
 
-    ``outcome`` is the error of the visit's request that failed, or CUT_OFF; None: the visit succeeded.
+    All load generators together number the visits from 0, in the order in which the visits are due.
     """
 
-    arrived_s: float
-    took_s: float
-    outcome: str | None
+    number: int | None
+    took_ms: float | None
+    failed: bool
 
 
 class Written(NamedTuple):
@@ -85,36 +75,42 @@ class Written(NamedTuple):
 
 def read_visits(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
     """Return the visits of a trial in the order in which they came."""
-    query = """
-        SELECT (epoch_us(arrived) - epoch_us(min(arrived) OVER ())) / 1e6,
-            (epoch_us(coalesce(ended, (SELECT max(coalesce(answered, sent)) FROM of_trial))) - epoch_us(arrived)) / 1e6,
-            outcome
-        FROM visits ORDER BY arrived, visit
+    return [Visit(*row) for row in database.execute(_VISITS, of_trial(key)).fetchall()]
+
+
+def by_level(visits: Iterable[Visit], rates: Sequence[int], level_s: float) -> list[tuple[int, int, int]]:
+    """Return the rate of each level in visits/s, how many visits it has, and how many of them failed.
+
+    The number of a visit says its level, as each level lasts ``level_s`` seconds. Visits beyond the last level count as
+    part of the last level.
     """
-    return [Visit(*row) for row in _rows(database, query, key)]
+    ends = list(accumulate(rate * level_s for rate in rates))
+    made, failed = Counter[int](), Counter[int]()
+    for visit in visits:
+        if visit.number is not None:
+            place = min(bisect_right(ends, visit.number), len(rates) - 1)
+            made[place] += 1
+            failed[place] += visit.failed
+    return [(per_s, made[place], failed[place]) for place, per_s in enumerate(rates)]
 
 
-def count_visits(database: duckdb.DuckDBPyConnection, key: Key) -> tuple[int, int]:
-    """Return how many visits a trial made, and how many of the visits succeeded."""
-    [(made, succeeded)] = _rows(database, "SELECT count(*), count(*) FILTER (WHERE outcome IS NULL) FROM visits", key)
-    return made, succeeded
-
-
-def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
+def _observe(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports.
 
     There is a capacity if the rate climbs and visits began to fail.
     """
     if trial.requests.of_visits:
-        made, succeeded = count_visits(database, trial.key)
-        failed = made - succeeded
+        visits = read_visits(database, trial.key)
+        times_ms = _times_ms(visits)
+        made, failed = len(visits), len(visits) - len(times_ms)
         stats = VISITS_FAILED.keyed({"share": failed / made, "count": failed})
-        stats |= VISIT.keyed(time_statistics(_times_ms(database, trial.key), made, failed))
+        stats |= VISIT.keyed(time_statistics(times_ms, made, failed))
         rates = rates_per_s(trial.load.settings, trial.load.duration)
         if len(rates) > 1:
-            per_s = capacity_per_s(database, trial.key, rates, float(trial.load.settings["STEP_S"]))
+            steps = by_level(visits, rates, float(trial.load.settings["STEP_S"]))
+            per_s = highest_rate(steps, FAILED_ALLOWED)
             stats |= {} if per_s is None else CAPACITY.keyed({"per_second": per_s})
-        yield MetricValues(None, stats, {VISIT.name: succeeded, VISITS_FAILED.name: made})
+        yield MetricValues(None, stats, {VISIT.name: len(times_ms), VISITS_FAILED.name: made})
     if observed := database_of(trial.containers):
         _, after, written = observed
         rows, counted = compare_rows(written, trial.requests.posts), after.database
@@ -127,44 +123,12 @@ def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class
     """Return the times of the visits that succeeded; None: visits have no class."""
     if request_class is not None:
         return None
-    return Sample({VISIT.name: _times_ms(database, trial.key)}, count_visits(database, trial.key)[0])
+    visits = read_visits(database, trial.key)
+    return Sample({VISIT.name: _times_ms(visits)}, len(visits))
 
 
-def _times_ms(database: duckdb.DuckDBPyConnection, key: Key) -> Times:
-    query = f"{_VISITS} SELECT time_ms FROM visits WHERE outcome IS NULL"  # noqa: S608  # made of constants
-    times_ms: Times = database.execute(query, of_trial(key)).fetchnumpy()["time_ms"]
-    return times_ms
-
-
-def rate_steps(
-    database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float
-) -> list[RateStepRow]:
-    """Return the visits of each level of a trial; rates are in visits/s, and each level lasts ``level_s`` seconds.
-
-    All load generators together number the visits from 0, in the order in which the visits are due, so the number of a
-    visit says its level. Visits beyond the last level count as part of the last level.
-    """
-    ends = list(accumulate(rate * level_s for rate in rates))
-    made, failed = Counter[int](), Counter[int]()
-    query = "SELECT TRY_CAST(visit AS BIGINT) AS number, outcome IS NOT NULL FROM visits WHERE number IS NOT NULL"
-    for number, has_failed in _rows(database, query, key):
-        place = min(bisect_right(ends, number), len(rates) - 1)
-        made[place] += 1
-        failed[place] += has_failed
-    variant, load, trial = key
-    return [
-        RateStepRow(variant=variant, load=load, trial=trial, per_s=per_s, visits=made[place], failed=failed[place])
-        for place, per_s in enumerate(rates)
-    ]
-
-
-def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> float | None:
-    """Return the largest rate, in visits/s, up to which fewer than FAILED_ALLOWED of the visits of each level failed.
-
-    0 and None as of ``highest_rate``.
-    """
-    steps = rate_steps(database, key, rates, level_s)
-    return highest_rate([(step.per_s, step.visits, step.failed) for step in steps], FAILED_ALLOWED)
+def _times_ms(visits: Iterable[Visit]) -> Times:
+    return np.array([visit.took_ms for visit in visits if not visit.failed], dtype=np.float64)
 
 
 def measured_capacity_per_s(
@@ -179,12 +143,14 @@ def measured_capacity_per_s(
     rates = rates_per_s(settings, duration)
     if len(rates) < 2:
         raise ValueError("the rate of visits does not climb")
-    if dropped := write_requests(trial_folder, *key, machines).dropped:
+    dropped, _ = write_requests(trial_folder, *key, machines)
+    if dropped:
         raise ValueError(f"the load generator dropped {dropped} visits")
     with opened([trial_folder]) as database:
-        if not count_visits(database, key)[0]:
-            raise ValueError("no visit was made")
-        capacity = capacity_per_s(database, key, rates, float(settings["STEP_S"]))
+        visits = read_visits(database, key)
+    if not visits:
+        raise ValueError("no visit was made")
+    capacity = highest_rate(by_level(visits, rates, float(settings["STEP_S"])), FAILED_ALLOWED)
     if capacity is None:
         raise ValueError(f"{rates[-1]} visits a second are too few to fail, raise last_per_s")
     return capacity
@@ -193,10 +159,12 @@ def measured_capacity_per_s(
 def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData]) -> Iterator[RateStepRow]:
     """Yield the levels of each trial that made visits, if the rate of visits is known."""
     for trial in trials:
-        settings, asked_per_s = trial.load.settings, trial.record.visits_per_s
+        settings, asked_per_s, (variant, load, number) = trial.load.settings, trial.record.visits_per_s, trial.key
         due = rates_per_s(settings, trial.load.duration) if asked_per_s is None else [round(asked_per_s)]
         if due and trial.requests.of_visits:
-            yield from rate_steps(database, trial.key, due, float(settings.get("STEP_S", 1)))
+            visits = read_visits(database, trial.key)
+            for per_s, made, failed in by_level(visits, due, float(settings.get("STEP_S", 1))):
+                yield RateStepRow(variant=variant, load=load, trial=number, per_s=per_s, visits=made, failed=failed)
 
 
 def compare_rows(rows: Sequence[str], posts: Posts) -> Written:
@@ -239,9 +207,5 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
         yield severity, f"the database refused {plural(refused, 'connection')}"
 
 
-def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, **asked: float | str) -> list[Any]:
-    return database.execute(f"{_VISITS} {query}", of_trial(key) | asked).fetchall()
-
-
 _METRICS = (VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS)
-FAMILY = Family(_METRICS, _measure, _issues, sample=_sample)
+FAMILY = Family(_METRICS, observe=_observe, issues=_issues, sample=_sample)

@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from stampede.evaluate.read import OF_TRIAL, of_trial
+from stampede.evaluate.read.requests import Bools, Requests, read_requests
 from stampede.records.run import VariantRecord
 
 FROM_S = 0.050
@@ -49,9 +49,8 @@ class Answered:
 class Waits:
     """How long each answered request waited beside a free thread, and when workers were blocked.
 
-    ``beside_s`` is in the order of the requests, and so is ``own_s``: for how long they waited while all threads of
-    their own worker were busy. ``blocked`` says for each worker when all its threads were busy while another worker had
-    a free thread.
+    ``own_s`` is how long they waited while all threads of their own worker were busy. ``blocked`` says for each worker
+    when all its threads were busy while another worker had a free thread.
     """
 
     beside_s: Times
@@ -61,41 +60,34 @@ class Waits:
 
 def read_answered(database: duckdb.DuckDBPyConnection, variant: str, load: str, trial: int) -> Answered:
     """Read the answered requests of a trial from the view ``requests``."""
-    asked = of_trial((variant, load, trial))
-    [(first, last, last_sent, workers, classes)] = database.execute(f"{_TRIAL} {_BOUNDS}", asked).fetchall()
-    columns = database.execute(f"{_TRIAL} {_TIMES}", asked | {"first": first}).fetchnumpy()
-    return Answered(
-        workers=workers or [], classes=classes or [], first=first or 0.0, last=last or 0.0, last_sent=last_sent or 0.0,
-        **{name: np.asarray(column) for name, column in columns.items()},
-    )  # fmt: skip
+    return answered_of(read_requests(database, (variant, load, trial)))[1]
 
 
-_TRIAL = f"""
-WITH trial AS (
-    SELECT *, error IS NULL AND worker IS NOT NULL AND began IS NOT NULL AND ended IS NOT NULL AS known
-    FROM requests WHERE {OF_TRIAL})
-"""  # noqa: S608  # made of a constant
-
-_BOUNDS = """
-SELECT epoch(min(sent)), epoch(max(coalesce(answered, sent))), epoch(max(sent)),
-    list_sort(list(DISTINCT worker) FILTER (WHERE known)), list_sort(list(DISTINCT request_class) FILTER (WHERE known))
-FROM trial
-"""
-
-_TIMES = """
-SELECT dense_rank() OVER (ORDER BY worker) - 1 AS worker,
-    dense_rank() OVER (ORDER BY request_class) - 1 AS request_class,
-    epoch(sent) - $first AS sent_s, began - $first AS began_s, ended - $first AS ended_s
-FROM trial WHERE known ORDER BY sent, id, generator
-"""
+def answered_of(requests: Requests) -> tuple[Bools, Answered]:
+    """Return which requests of a trial were answered by a worker that is known, and these requests."""
+    known = requests.answered & (requests.worker >= 0) & np.isfinite(requests.began_s + requests.ended_s)
+    workers, worker = np.unique(requests.worker[known], return_inverse=True)
+    classes, request_class = np.unique(requests.of_class[known], return_inverse=True)
+    sent_us, first = requests.sent_us, float(requests.sent_us.min()) / 1e6 if len(known) else 0.0
+    return known, Answered(
+        workers=[requests.workers[place] for place in workers],
+        classes=[requests.classes[place] for place in classes],
+        first=first,
+        last=float(np.fmax(sent_us, requests.answered_us).max(initial=0.0)) / 1e6,
+        last_sent=float(sent_us.max(initial=0.0)) / 1e6,
+        worker=worker,
+        request_class=request_class,
+        sent_s=sent_us[known] / 1e6 - first,
+        began_s=requests.began_s[known] - first,
+        ended_s=requests.ended_s[known] - first,
+    )
 
 
 def has_known_waits(variant: VariantRecord) -> bool:
     """Whether it is known which requests of a variant wait beside a free thread.
 
     The number of threads is unknown if the server is elastic, unless workers are only replaced, or if several workers
-    do not say how many threads they have. A variant with a single worker has no other worker, so no request waits
-    beside a free thread.
+    do not say it. With a single worker, no request waits beside a free thread.
     """
     counted = not variant.elastic or variant.is_replaced
     return counted and bool(variant.threads or variant.workers <= 1)
@@ -113,11 +105,10 @@ def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None
 def avoidable_waits(answered: Answered, workers: int, threads: int, *, replaced: bool = False) -> Waits:
     """Return which requests waited beside a free thread, if there are ``workers`` workers of ``threads`` threads each.
 
-    A worker is busy while it works on as many requests as it has threads. A worker that served nothing is never busy.
-    While one worker is busy, another worker has a free thread unless all workers are busy. So the wait beside a free
-    thread is computed from the time between when the request was sent and when its work began: how long the request's
-    worker was busy in that time, minus how long all workers were busy in that time. If workers are ``replaced``, a
-    worker surely has a free thread only between its first request and its last one.
+    A worker is busy while it works on as many requests as it has threads; one that served nothing is never busy. So a
+    request waited for as long as its worker was busy between its sending and the beginning of its work, minus how long
+    all workers were busy in that time. If workers are ``replaced``, a worker surely has a free thread only between its
+    first request and its last one.
     """
     each = np.cumsum(np.bincount(answered.worker, minlength=len(answered.workers)))
     mine = np.split(np.argsort(answered.worker, kind="stable"), each[:-1])

@@ -3,18 +3,13 @@
 from collections.abc import Iterable
 
 
-def in_order(workers: Iterable[str]) -> list[str]:
-    """Return workers (host:pid) by container, and in each container in the order in which they were forked."""
-    return sorted(workers, key=lambda worker: (worker.rpartition(":")[0], len(worker), worker))
-
-
 def labels(workers: Iterable[str]) -> dict[str, str]:
-    """Return the label of each worker (host:pid), in the order of ``in_order``.
+    """Return the label of each worker (host:pid): by container, and in each container in the order of forking.
 
     A worker's number is its place in the order of forking. If there are several containers, the label names the
     container, and if each container has a single worker, the container alone.
     """
-    ordered = in_order(set(workers))
+    ordered = sorted(set(workers), key=lambda worker: (worker.rpartition(":")[0], len(worker), worker))
     of_host: dict[str, list[str]] = {}
     for worker in ordered:
         of_host.setdefault(worker.rpartition(":")[0], []).append(worker)

@@ -13,12 +13,11 @@ CLIENT = "points-client"
 
 # k6 numbers the requests of each virtual user, so only the order of sending tells which requests make up a burst.
 BURSTS = f"""
-WITH numbered AS (
+WITH bursts AS (
     SELECT *, ((row_number() OVER (ORDER BY sent, id, generator) - 1) // $size + 1)::INTEGER AS burst
-    FROM requests WHERE {OF_TRIAL} AND generator <> '{CLIENT}'),
-bursts AS (SELECT *, count(*) OVER (PARTITION BY burst) = $size AS whole FROM numbered)
+    FROM requests WHERE {OF_TRIAL} AND generator <> '{CLIENT}')
 """  # noqa: S608  # made of constants
-"""The rows of one trial as the view ``bursts``: which burst a request belongs to, and whether the burst is whole."""
+"""The rows of one trial as the view ``bursts``: which burst a request belongs to."""
 
 
 def of_trial(key: Key) -> dict[str, Any]:

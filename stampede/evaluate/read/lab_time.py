@@ -1,26 +1,71 @@
-"""The times of a trial by the lab's clock, if the trial's containers ran on several machines."""
+"""The times of a trial by the lab's clock, if the trial's containers ran on several machines.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+Before and after the load, the lab asks each machine for its time. The machine read its clock between the question and
+its answer, so the narrowest of these bounds tell how far the clock was ahead, and how well this is known (Cristian
+1989, Probabilistic clock synchronization). In between, a clock is taken to run at a steady rate.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import duckdb
-import numpy as np
 
 from stampede.evaluate.read import Key
-from stampede.evaluate.read.clocks import Clock, ClockEstimates, Messages, UnknownClock, find
 from stampede.records.run import MachineRecord
-from stampede.records.summary import MachineClock, TrialClocks
+from stampede.records.summary import TrialClocks
 
-PARTS = 1000
-"""Into how many parts a load is divided: of each part, only the messages that bound the clocks most are kept. Leaving
-out a message can only make the clocks less certain."""
+MOST_DRIFT = 500e-6
+"""The most that a clock gains or loses against the lab's clock, in seconds per second: the frequency tolerance of NTP
+(RFC 5905), to which Linux, too, limits how it steers its clock."""
 HOST = "regexp_extract(worker, '^(.*):', 1)"
 """The host of a worker (host:pid), in SQL."""
 
 
+class UnknownClock(ValueError):
+    """The clocks of a trial's machines cannot be compared; the message names the machines and the reason."""
+
+
+class Clock(NamedTuple):
+    """How far a clock is ahead of the lab's clock.
+
+    When the clock shows ``since`` (epoch seconds), it is ``ahead_s`` ahead; in every second it gains ``drift`` seconds.
+    """
+
+    ahead_s: float
+    drift: float
+    since: float
+    uncertain_s: float = 0.0
+
+    def corrected(self, shown: float) -> float:
+        """Return the time by the lab's clock at which this clock shows a time; both in epoch seconds."""
+        return shown - self.ahead_s - self.drift * (shown - self.since)
+
+
+def clock_of(machine: MachineRecord) -> Clock:
+    """Return the clock of a machine. Raise UnknownClock if it was never asked for its time, or if it was set."""
+    told = sorted(machine.exchanges, key=lambda each: each.asked)
+    if not told:
+        raise UnknownClock(f"the clock of {machine.name} is unknown: the lab did not ask {machine.name} for its time")
+    gaps = [after.asked - before.asked for before, after in pairwise(told)]
+    load = gaps.index(max(gaps)) + 1 if gaps else 0  # nobody asks during the load
+    least_s, most_s = [], []
+    for part in (told[:load] or told, told[load:]):
+        gained_s = MOST_DRIFT * (part[-1].asked - part[0].asked)  # meanwhile, at most
+        least_s.append(max(each.told - each.answered for each in part) - gained_s)
+        most_s.append(min(each.told - each.asked for each in part) + gained_s)
+    ahead_s, later_s = ((least + most) / 2 for least, most in zip(least_s, most_s, strict=True))
+    uncertain_s = [(most - least) / 2 for least, most in zip(least_s, most_s, strict=True)]
+    since, lasted_s = told[0].told, told[-1].told - told[0].told
+    if min(uncertain_s) < 0 or abs(later_s - ahead_s) > MOST_DRIFT * max(lasted_s, 1.0) + sum(uncertain_s):
+        rate = f"gained or lost more than {1e6 * MOST_DRIFT:.0f} ppm"
+        raise UnknownClock(f"the clock of {machine.name} was set during the load, or {rate}")
+    drift = (later_s - ahead_s) / lasted_s if lasted_s > 0 else 0.0
+    return Clock(round(ahead_s, 7), round(drift, 12), since, round(max(uncertain_s), 7))
+
+
 class Clocks(NamedTuple):
-    """The machines on which a trial's containers ran, and what was found of the clocks of these machines.
+    """The machines on which a trial's containers ran, and their clocks by name.
 
     ``asking`` are the machines of load generators, ``serving`` the machines of servers.
     """
@@ -28,7 +73,7 @@ class Clocks(NamedTuple):
     machines: tuple[MachineRecord, ...]
     asking: tuple[str, ...]
     serving: tuple[str, ...]
-    found: ClockEstimates
+    found: dict[str, Clock]
 
     @property
     def worst(self) -> tuple[str, str, float] | None:
@@ -36,119 +81,58 @@ class Clocks(NamedTuple):
 
         None: no request went to another machine.
         """
-        apart = [(seconds, *pair) for pair, seconds in self.found.apart_s.items() if pair[1] in self.serving]
+        pairs = [(asks, serves) for asks in self.asking for serves in self.serving if asks != serves]
+        apart = [(self.found[one].uncertain_s + self.found[other].uncertain_s, one, other) for one, other in pairs]
         seconds, asking, serving = max(apart, default=(0.0, "", ""))
         return (asking, serving, seconds) if apart else None
 
     def record(self, key: Key) -> TrialClocks:
         """Return what a summary keeps of the clocks in a trial."""
         variant, load, number = key
-        asking, serving, apart_s = self.worst or ("", "", 0.0)
-        machines = []
-        for machine in self.machines:
-            clock, uncertain_s = self.found.clocks[machine.name], self.found.uncertain_s[machine.name]
-            machines.append(MachineClock(
-                machine=machine.name, hosts=machine.hosts, generators=machine.generators, since=clock.since,
-                ahead_ms=round(1000 * clock.ahead_s, 6), drift_ppm=round(1e6 * clock.drift, 6),
-                uncertain_ms=round(1000 * uncertain_s, 6),
-            ))  # fmt: skip
-        pair, apart_ms = (asking, serving) if self.worst else None, round(1000 * apart_s, 6)
-        return TrialClocks(variant=variant, load=load, trial=number, pair=pair, apart_ms=apart_ms, machines=machines)
+        hosts = {host: (clock.ahead_s, clock.drift, clock.since) for host, clock in self.of_hosts.items()}
+        return TrialClocks(variant=variant, load=load, trial=number, hosts=hosts)
 
     @property
     def of_hosts(self) -> dict[str, Clock]:
         """The clock of each host."""
-        return {host: self.found.clocks[machine.name] for machine in self.machines for host in machine.hosts}
+        return {host: self.found[machine.name] for machine in self.machines for host in machine.hosts}
 
     @property
     def of_generators(self) -> dict[str, Clock]:
         """The clock of each load generator."""
-        return {name: self.found.clocks[machine.name] for machine in self.machines for name in machine.generators}
+        return {name: self.found[machine.name] for machine in self.machines for name in machine.generators}
 
 
 def find_clocks(
-    database: duckdb.DuckDBPyConnection, machines: Sequence[MachineRecord], others: Iterable[str], *, own: bool
+    database: duckdb.DuckDBPyConnection, machines: Sequence[MachineRecord], others: Iterable[str]
 ) -> Clocks | None:
-    """Return what the table ``requests`` and the ``machines`` tell of their clocks; None: only one machine took part.
+    """Return the clocks of the ``machines`` that the table ``requests`` names; None: only one machine took part.
 
-    ``others`` are hosts that report times and serve no requests. ``own``: the requests are for somebody's own
-    application, which may end its work after the answer has arrived. Raise UnknownClock if the clocks cannot be
-    compared.
+    ``others`` are hosts that report times and serve no requests. Raise UnknownClock if a clock cannot be known.
     """
-    by_generator = {name: machine for machine in machines for name in machine.generators}
-    by_host = {host: machine for machine in machines for host in machine.hosts}
-    asking = {_machine(name, by_generator) for name in _names(database, "generator")}
-    serving = {_machine(host, by_host) for host in {*_names(database, HOST), *others}}
-    in_use = tuple(machine for machine in machines if machine.name in asking | serving)
-    if len(in_use) < 2:
-        return None
-    to_servers = [(source, other) for source in sorted(asking) for other in sorted(serving) if source != other]
-    pairs = dict.fromkeys([*to_servers, *combinations(sorted(asking), 2)])
-    place = {machine: number for number, machine in enumerate(machine.name for machine in in_use)}
-    _put(database, "machine_of_generator", {name: place[of.name] for name, of in by_generator.items() if of in in_use})
-    _put(database, "machine_of_host", {host: place[of.name] for host, of in by_host.items() if of in in_use})
-    messages: list[Messages] = []  # first the questions for the time of each machine, and the answers
-    for machine in in_use:
-        if times := [(exchange.asked, exchange.told, exchange.answered) for exchange in machine.exchanges]:
-            asked, told, answered = np.array(times).T
-            messages += [Messages(None, machine.name, asked, told), Messages(machine.name, None, told, answered)]
-    messages += _of_requests(database, [machine.name for machine in in_use], own=own)
-    return Clocks(in_use, tuple(sorted(asking)), tuple(sorted(serving)), find(messages, [*pairs]))
-
-
-def _names(database: duckdb.DuckDBPyConnection, column: str) -> list[str]:
-    query = f"SELECT DISTINCT {column} FROM requests WHERE {column} IS NOT NULL"  # noqa: S608  # a constant
-    return [name for (name,) in database.execute(query).fetchall()]
-
-
-def _machine(name: str, machines: Mapping[str, MachineRecord]) -> str:
-    """Return the name of the machine of a host or a load generator. Raise UnknownClock if it is unknown."""
-    if name not in machines:
-        raise UnknownClock(f"the clock of {name} is unknown: trial.json does not say on which machine it ran")
-    return machines[name].name
-
-
-def _put(database: duckdb.DuckDBPyConnection, table: str, places: Mapping[str, int]) -> None:
-    database.execute(
-        f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT unnest($1::VARCHAR[]) AS name, unnest($2::INTEGER[]) AS place",
-        [[*places], [*places.values()]],
-    )
-
-
-def _of_requests(database: duckdb.DuckDBPyConnection, names: Sequence[str], *, own: bool) -> Iterator[Messages]:
-    """Yield the requests between machines, and their answers: the tightest of each part of the load."""
-    at_work, parts = ("began" if own else "ended"), {"parts": PARTS}
-    there = _TIGHTEST.format(left="epoch(sent)", arrived="began", known="true")
-    back = _TIGHTEST.format(left=at_work, arrived="epoch(answered)", known="error IS NULL")
-    for query, is_back in ((there, False), (back, True)):
-        found = database.execute(query, parts).fetchnumpy()
-        for asks, serves in sorted({*zip(found["asks"].tolist(), found["serves"].tolist(), strict=True)}):
-            mine = (found["asks"] == asks) & (found["serves"] == serves)
-            sent, arrived = (np.asarray(found[name][mine], dtype=np.float64) for name in ("sent", "arrived"))
-            origin, target = (serves, asks) if is_back else (asks, serves)
-            yield Messages(names[origin], names[target], sent, arrived)
-
-
-_TIGHTEST = f"""
-WITH messages AS (
-    SELECT asking.place AS asks, serving.place AS serves, {{left}} AS sent, {{arrived}} AS arrived,
-        min({{left}}) OVER between_two AS first, max({{left}}) OVER between_two AS last
-    FROM requests
-    JOIN machine_of_generator AS asking ON asking.name = requests.generator
-    JOIN machine_of_host AS serving ON serving.name = {HOST}
-    WHERE asking.place <> serving.place AND {{left}} IS NOT NULL AND {{arrived}} IS NOT NULL AND {{known}}
-    WINDOW between_two AS (PARTITION BY asking.place, serving.place))
-SELECT asks, serves, tightest.sent AS sent, tightest.arrived AS arrived
-FROM (SELECT asks, serves, arg_min({{{{'sent': sent, 'arrived': arrived}}}}, (arrived - sent, sent)) AS tightest
-      FROM messages GROUP BY asks, serves, floor($parts * coalesce((sent - first) / nullif(last - first, 0), 0)))
-ORDER BY asks, serves, sent
-"""  # noqa: S608  # made of constants
+    named = {}
+    by_generator = {name: machine.name for machine in machines for name in machine.generators}
+    by_host = {host: machine.name for machine in machines for host in machine.hosts}
+    for column, known, further in (("generator", by_generator, ()), (HOST, by_host, others)):
+        query = f"SELECT DISTINCT {column} FROM requests WHERE {column} IS NOT NULL"  # noqa: S608  # a constant
+        names = {name for (name,) in database.execute(query).fetchall()} | {*further}
+        if lacking := sorted(names - known.keys()):
+            where = "trial.json does not say on which machine it ran"
+            raise UnknownClock(f"the clock of {lacking[0]} is unknown: {where}")
+        named[column] = tuple(sorted({known[name] for name in names}))
+    in_use = tuple(machine for machine in machines if machine.name in {*named["generator"], *named[HOST]})
+    found = {machine.name: clock_of(machine) for machine in in_use} if len(in_use) > 1 else {}
+    return Clocks(in_use, named["generator"], named[HOST], found) if found else None
 
 
 def correct(database: duckdb.DuckDBPyConnection, clocks: Clocks) -> None:
     """Correct all times in the table ``requests`` to the lab's clock."""
+    stamps = {
+        column: f"{column} - to_microseconds(round(1e6 * ({_ahead_s(f'epoch({column})')}))::BIGINT)"
+        for column in ("sent", "answered")
+    }
     for of, name, columns in (
-        (clocks.of_generators, "generator", {"sent": _of_timestamp("sent"), "answered": _of_timestamp("answered")}),
+        (clocks.of_generators, "generator", stamps),
         (clocks.of_hosts, HOST, {"began": corrected("began"), "ended": corrected("ended")}),
     ):
         put_clocks(database, of)
@@ -161,23 +145,13 @@ def corrected(column: str) -> str:
     return f"{column} - ({_ahead_s(column)})"
 
 
-def _of_timestamp(column: str) -> str:
-    return f"{column} - to_microseconds(round(1e6 * ({_ahead_s(f'epoch({column})')}))::BIGINT)"
-
-
 def _ahead_s(time: str) -> str:
     return f"ahead_s + drift * ({time} - since)"
 
 
 def clocks_of_hosts(found: Iterable[TrialClocks], key: Key) -> dict[str, Clock]:
     """Return the clock of each host of a trial; empty if the trial's containers ran on one machine."""
-    return {
-        host: Clock(machine.ahead_ms / 1000, machine.drift_ppm / 1e6, machine.since)
-        for trial in found
-        if trial.key == key
-        for machine in trial.machines
-        for host in machine.hosts
-    }
+    return {host: Clock(*told) for trial in found if trial.key == key for host, told in trial.hosts.items()}
 
 
 def put_clocks(database: duckdb.DuckDBPyConnection, clocks: Mapping[str, Clock]) -> None:
@@ -185,5 +159,5 @@ def put_clocks(database: duckdb.DuckDBPyConnection, clocks: Mapping[str, Clock])
     database.execute(
         "CREATE OR REPLACE TEMP TABLE clocks AS SELECT unnest($1::VARCHAR[]) AS name, "
         "unnest($2::DOUBLE[]) AS ahead_s, unnest($3::DOUBLE[]) AS drift, unnest($4::DOUBLE[]) AS since",
-        [[*clocks], *([[getattr(clock, field) for clock in clocks.values()] for field in Clock._fields])],
+        [[*clocks], *([[getattr(clock, field) for clock in clocks.values()] for field in Clock._fields[:3]])],
     )

@@ -12,7 +12,7 @@ from stampede.records.files import GENERATOR, OBSERVATIONS
 from stampede.records.model import Model
 
 if TYPE_CHECKING:  # loading NumPy would double the time of short commands
-    from stampede.evaluate.read.clocks import Clock
+    from stampede.evaluate.read.lab_time import Clock
 
 APP_PORTS = range(8000, 8064)
 """The ports at which servers listen: all workers at the first port, or each worker at a port of its own."""
@@ -28,22 +28,17 @@ class UnreadableObservation(Exception):
 
 
 class Observation(Model):
-    """One container at one moment. All counts begin at the start of the container.
+    """One container at one moment; None: the machine does not report it, or nobody asked. Counts begin at its start.
 
-    ``counts`` has the counters of each worker, by process id and name. If the server remembers workers that have died,
-    ``counts`` includes them. Every worker counts the requests that it ``served``. ``holds`` has the listening sockets
-    of the server (inodes) that each living process has open. ``balanced`` is how many requests the balancer has
-    handled, ``queued`` how many of these requests waited in the balancer's queue; None: the container is no balancer,
-    or has no queue. ``stalls`` has the beginning and end of each stall of a called service, in epoch seconds.
-    ``processor_s`` is the processor time that the container has used, ``memory_mib`` the memory of its processes
-    without the machine's file cache, ``throttled_s`` how long its CPU limit kept it from computing, and
-    ``out_of_memory`` how many of its processes the kernel has killed; None: the machine does not report it. For a
-    database, ``rows`` names for each row the visit that wrote the row, and ``database`` has two counters:
-    ``connections_max`` (the most connections at the same time) and ``connections_refused``. For other containers
-    ``rows`` is None and ``database`` is empty. ``signals`` has the sums of servers/app/sampled.py, if the probe sits in
-    the workers. ``written`` is how many bytes the processes wrote by write(): to files,
-    to their output, and with some servers to connections. ``sent`` is how many bytes the container sent. None: nobody
-    asked.
+    ``counts`` has the counters of each worker by process id and name, if the server remembers them also of workers that
+    have died. ``holds`` has the listening sockets of the server (inodes) that each living process has open. A balancer
+    has handled ``balanced`` requests, of which ``queued`` waited in its queue. ``stalls`` has the beginning and end of
+    each stall of a called service, in epoch seconds. ``throttled_s`` is how long the CPU limit kept the container from
+    computing, ``memory_mib`` leaves out the file cache, and ``out_of_memory`` counts processes that the kernel killed.
+    A database has ``rows``, each named after the visit that wrote it, and the counters ``connections_max`` and
+    ``connections_refused``. ``signals`` has the sums of servers/app/sampled.py, if the probe sits in the workers.
+    ``written`` is how many bytes the processes wrote by write() (to files, to their output, and with some servers to
+    connections), ``sent`` how many bytes the container sent.
     """
 
     host: str
@@ -149,8 +144,8 @@ def read_generators(
 ) -> tuple[tuple[Reading, ...], ...]:
     """Read what the k6/run of each load generator wrote every second; a k6 that ended at once has no readings.
 
-    ``of_generators`` has the clock of each load generator, by the name of its file of points, if there are several
-    machines: the times are then corrected to the lab's clock. Raise UnreadableObservation if a file makes no sense.
+    ``of_generators``: if there are several machines, the clock of each generator, by the name of its file of points.
+    Raise UnreadableObservation if a file makes no sense.
     """
     found = []
     for path in sorted(trial_folder.glob(GENERATOR)):

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import duckdb
 
@@ -145,17 +144,6 @@ LEFT JOIN (FROM points WHERE metric = 'request_answered') AS answered ON sent.id
 """
 
 
-class Rebuilt(NamedTuple):
-    """What was found while a trial's requests were rebuilt.
-
-    ``dropped`` is how many iterations the load generators dropped: requests that were due and never sent. ``clocks``
-    are the clocks to which times were corrected; None: all times of the requests are by the clock of one machine.
-    """
-
-    dropped: int
-    clocks: Clocks | None
-
-
 def write_requests(
     trial_folder: Path,
     variant: str,
@@ -163,14 +151,14 @@ def write_requests(
     trial: int,
     machines: Sequence[MachineRecord] = (),
     others: Iterable[str] = (),
-) -> Rebuilt:
+) -> tuple[int, Clocks | None]:
     """Rebuild a trial's requests from its points and write requests.parquet, whole or not at all.
 
-    Every ``points*.json.gz`` in the folder has the points of one generator. If there are files ``served-*.csv``, they
-    say who served which request, and how long the work took. If there are several ``machines``, all times are corrected
-    to the lab's clock; ``others`` are hosts whose times matter, too. Raise UnknownClock if the clocks of the machines
-    cannot be compared. Raise UnreadablePoints if there are no points, or if a
-    file is cut short, is not gzip, or has points that do not make sound rows. Raise NoTemporaryRoom if TMPDIR is full,
+    Return how many iterations the load generators dropped (requests that were due and never sent), and the clocks of
+    ``machines`` to which times were corrected; None: one machine took part. The times of ``others`` matter, too.
+
+    Raise UnknownClock if clocks cannot be compared. Raise UnreadablePoints if there are no points, or if a file is cut
+    short, is not gzip, or has points that do not make sound rows. Raise NoTemporaryRoom if TMPDIR is full,
     and another OSError if the table cannot be written.
     """
     points_files = sorted(trial_folder.glob(POINTS))
@@ -202,7 +190,7 @@ def write_requests(
                 database.execute(_SERVED, {"files": served})
                 database.execute(_JOIN_SERVED, {"unprintable": _UNPRINTABLE})
                 database.execute(_NOBODY)
-        if clocks := find_clocks(database, machines, others, own=bool(served)) if machines else None:
+        if clocks := find_clocks(database, machines, others) if machines else None:
             correct(database, clocks)
         try:
             database.execute(f"COPY (FROM requests ORDER BY sent, id, generator) TO '{_quoted(part)}' (FORMAT parquet)")
@@ -213,7 +201,7 @@ def write_requests(
         finally:
             part.unlink(missing_ok=True)
         database.execute("DROP TABLE requests; DROP TABLE points; DROP TABLE IF EXISTS served")
-    return Rebuilt(round(dropped), clocks)
+    return round(dropped), clocks
 
 
 IN_MEMORY = 16 * 2**20

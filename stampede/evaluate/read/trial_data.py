@@ -4,15 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
 
 from stampede.evaluate.read import BURSTS, CLIENT, OF_TRIAL, Key, of_trial
-from stampede.evaluate.read.clocks import UnknownClock
-from stampede.evaluate.read.lab_time import Clocks
+from stampede.evaluate.read.lab_time import Clocks, UnknownClock
 from stampede.evaluate.read.observation import (
     Container,
     Reading,
@@ -30,18 +28,6 @@ READ_AT_ONCE = 2
 """How many trials are read at the same time; each may need as much memory as ``stampede.evaluate.read.rows`` allows."""
 
 
-class Sending(NamedTuple):
-    """How the bursts of a trial were sent; a refused connection does not count as an answer.
-
-    In ``early`` of the ``bursts`` bursts, a request was answered before the burst's last request was sent. The last
-    burst has ``in_last`` requests.
-    """
-
-    bursts: int
-    early: int
-    in_last: int
-
-
 class Posts(NamedTuple):
     """The visits of a trial that posted a form, and the visits whose post succeeded."""
 
@@ -52,9 +38,9 @@ class Posts(NamedTuple):
 class ClassTotals(NamedTuple):
     """How many requests of one class a trial sent, and how many of them failed.
 
-    ``refused`` is how many of the failed requests somebody's own application answered itself, with an error.
-    ``errors`` says how many requests failed for which reason, the most frequent reason first. ``of_client``: a client
-    that misbehaves sent them, and not k6. ``quickest_ms`` is the shortest time that a worker was at work on a request.
+    ``refused`` of the failed requests got an error from somebody's own application. ``errors`` counts the reasons, the
+    most frequent first. ``of_client``: a client that misbehaves sent them, and not k6. ``quickest_ms`` is the shortest
+    time that a worker was at work on a request.
     """
 
     request_class: str
@@ -62,8 +48,8 @@ class ClassTotals(NamedTuple):
     failed: int
     refused: int = 0
     of_client: bool = False
-    errors: Mapping[str, int] = {}
     quickest_ms: float | None = None
+    errors: Mapping[str, int] = {}
 
     @property
     def answered(self) -> int:
@@ -83,15 +69,13 @@ class WorkerTotals(NamedTuple):
 class RequestTotals(NamedTuple):
     """Totals over the rows of a trial.
 
-    ``began`` is when the first request was sent, in epoch seconds. ``with_status`` is how many requests got an answer
-    of any kind. ``in_flight`` is the mean number of requests under way, from the times at which requests were sent and
-    answered. ``little`` is what ``in_flight`` should be: throughput times mean response time, by k6's own timings.
-    ``in_flight`` and ``little`` are of the requests that k6 sent. ``workers`` has the answers by class and by the
-    worker (host:pid) that they name; the class None comes last, and in each class the worker with the fewest answers
-    first. ``direct_sent`` is how many requests went directly to the server, not through the balancer, and
-    ``direct_with_status`` how many of these requests were answered. ``sending`` is how bursts were sent; None: the load
-    has no bursts. ``generators`` is how many k6 containers sent requests, ``of_visits`` how many requests are part of a
-    visit. ``posts`` says which visits posted a form.
+    ``began`` is when the first request was sent, in epoch seconds. ``with_status`` requests got an answer of any kind.
+    ``in_flight`` is the mean number of k6's requests under way, by the clock; ``little`` is what it should be:
+    throughput times mean response time, by k6's own timings. ``workers`` has the answers by class and by the worker
+    (host:pid) that they name; the class None comes last, and in each class the worker with the fewest answers first.
+    ``direct_sent`` requests did not go through the balancer. ``sending``: of how many bursts, in how many a request was
+    answered (a refused connection does not count) before the last one was sent, and how many requests the last burst
+    has. ``generators`` is how many k6 containers sent requests, ``of_visits`` how many requests are part of a visit.
     """
 
     began: float | None
@@ -103,7 +87,7 @@ class RequestTotals(NamedTuple):
     little: float | None
     direct_sent: int = 0
     direct_with_status: int = 0
-    sending: Sending | None = None
+    sending: tuple[int, int, int] | None = None
     generators: int = 1
     of_visits: int = 0
     posts: Posts = Posts()
@@ -143,9 +127,8 @@ class RequestTotals(NamedTuple):
 class RawTrial(NamedTuple):
     """What a trial's raw files say besides requests: its containers, its load generators, and dropped iterations.
 
-    ``generators`` has the readings of each load generator. ``problem`` is why the raw files could not be read, or why
-    the clocks of several machines cannot be compared; None: there was no problem. ``clocks`` are the clocks of several
-    machines, to which all times were corrected; None: the containers ran on one machine.
+    ``problem`` is why the raw files could not be read, or the clocks of several machines not be compared. ``clocks``:
+    all times were corrected to them; None: the containers ran on one machine.
     """
 
     containers: tuple[Container, ...] = ()
@@ -229,55 +212,33 @@ def read_trial_data(database: duckdb.DuckDBPyConnection, run: Run, folder: Path,
     return TrialData(run, record, _requests(database, record.key, run.load(record.load)), raw)
 
 
-class _Part(NamedTuple):
-    """Totals over the requests of one class that one generator sent."""
-
-    request_class: str
-    generator: str
-    sent: int
-    failed: int
-    refused: int
-    with_status: int
-    of_visits: int
-    began: float
-    quickest_ms: float | None
-
-
 def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -> RequestTotals:
     def rows(query: str, **further: object) -> list[tuple[Any, ...]]:
         return database.execute(query, of_trial(key) | further).fetchall()
 
-    parts = sorted(_Part(*row) for row in rows(_PARTS))
-    errors = rows(_ERRORS) if any(part.failed for part in parts) else []
+    found = rows(_CLASSES)
+    errors = rows(_ERRORS) if any(failed for _, _, failed, *_ in found) else []
+    classes = [ClassTotals(*totals)._replace(errors=_most_frequent_first(errors, totals[0])) for *totals, _ in found]
+    parts = [part for *_, part in found]
+    directly = not (load.client is not None and load.client.through_balancer)
+    of_visits = sum(part["visits"] for part in parts)
     [(in_flight, little)] = rows(_LITTLE)
-    of_k6 = [part for part in parts if part.generator != CLIENT]
-    through_balancer = load.client is not None and load.client.through_balancer
-    direct = [part for part in parts if part.generator == CLIENT and not through_balancer]
-    classes = []
-    for request_class, group in groupby(parts, lambda part: part.request_class):
-        mine = [*group]
-        sent, failed, refused = (sum(getattr(part, what) for part in mine) for what in ("sent", "failed", "refused"))
-        of_client = all(part.generator == CLIENT for part in mine)
-        quickest_ms = min((part.quickest_ms for part in mine if part.quickest_ms is not None), default=None)
-        reasons = _most_frequent_first(errors, request_class)
-        classes.append(ClassTotals(request_class, sent, failed, refused, of_client, reasons, quickest_ms))
-    of_visits = sum(part.of_visits for part in parts)
     told = dict(rows(_POSTS)) if of_visits else {}
     return RequestTotals(
-        began=min((part.began for part in parts), default=None),
+        began=min((part["began"] for part in parts), default=None),
         classes=classes,
         errors=[*_most_frequent_first(errors)],
-        with_status=sum(part.with_status for part in parts),
+        with_status=sum(part["with_status"] for part in parts),
         workers=sorted(
             (WorkerTotals(*row) for row in rows(_WORKERS)),
             key=lambda each: (each.request_class is None, each.request_class, each.requests, each.worker),
         ),
         in_flight=in_flight,
         little=little,
-        direct_sent=sum(part.sent for part in direct),
-        direct_with_status=sum(part.with_status for part in direct),
-        sending=Sending(*rows(_SENDING, size=load.burst)[0]) if load.burst else None,
-        generators=len({part.generator for part in of_k6}),
+        direct_sent=sum(part["client"] for part in parts if directly),
+        direct_with_status=sum(part["client_with_status"] for part in parts if directly),
+        sending=rows(_SENDING, size=load.burst)[0] if load.burst else None,
+        generators=len({name for part in parts for name in part["generators"]} - {CLIENT}),
         of_visits=of_visits,
         posts=Posts(frozenset(told), frozenset(visit for visit, succeeded in told.items() if succeeded)),
     )
@@ -302,12 +263,13 @@ _POSTS = f"""
 SELECT visit, error IS NULL FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL AND request_class = 'post'
 """  # noqa: S608
 
-# Distinct values and sorting take longer than all the rest of a query over few rows.
-_PARTS = f"""
-SELECT request_class, generator, count(*), count(error),
-    count(ended) FILTER (WHERE error IS NOT NULL AND status > 0), count(*) FILTER (WHERE status > 0), count(visit),
-    epoch(min(sent)), 1000 * min(ended - began)
-FROM requests WHERE {OF_TRIAL} GROUP BY request_class, generator
+_CLASSES = f"""
+SELECT request_class, count(*), count(error), count(ended) FILTER (WHERE error IS NOT NULL AND status > 0),
+    bool_and(generator = '{CLIENT}'), 1000 * min(ended - began), {{
+        'began': epoch(min(sent)), 'with_status': count(*) FILTER (WHERE status > 0), 'visits': count(visit),
+        'generators': list(DISTINCT generator), 'client': count(*) FILTER (WHERE generator = '{CLIENT}'),
+        'client_with_status': count(*) FILTER (WHERE generator = '{CLIENT}' AND status > 0)}}
+FROM requests WHERE {OF_TRIAL} GROUP BY request_class ORDER BY request_class
 """  # noqa: S608  # made of constants
 
 _ERRORS = f"""

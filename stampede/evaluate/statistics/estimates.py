@@ -1,30 +1,79 @@
 """The statistics of a run's trusted trials, and from them the estimate of each quantity that somebody asks for."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 import duckdb
 
-from stampede.evaluate.metrics import FAILURES, METRICS, VISITS_FAILED, bursts, statistics_of, unit
-from stampede.evaluate.metrics.asked import PublishedFigures, claims_of, published_in
+from stampede.evaluate.metrics import FAILURES, METRICS, STATISTICS, VISITS_FAILED, bursts, statistics_of, unit
 from stampede.evaluate.metrics.families import FAMILIES
-from stampede.evaluate.metrics.metric import PRINTED, Family, failures_allowed, percentile, rows_needed
+from stampede.evaluate.metrics.metric import Family, MetricValues, failures_allowed, percentile, rows_needed
+from stampede.evaluate.metrics.spread import evenness
 from stampede.evaluate.read import Cell, Key
+from stampede.evaluate.read.requests import read_requests
 from stampede.evaluate.read.trial_data import TrialData
 from stampede.evaluate.statistics import intervals
 from stampede.evaluate.statistics.intervals import Draw
-from stampede.records.claims import Quantity
+from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.folder import BadRun
 from stampede.records.predicted import NOTHING, PredictedRun
 from stampede.records.run import Run
-from stampede.records.summary import CompletionTimesRow, Estimate, TrialValidity
+from stampede.records.summary import CompletionTimesRow, Estimate, Summary, TrialValidity
+
+Entry = tuple[Published, dict[Quantity, float]]
+"""A published entry that names its load, and those of its figures that this lab should measure."""
+
+
+def claims_of(run: Run) -> list[Claim]:
+    """Return the claims of a run with quantities that name their load, also if the run has only one load."""
+    return [claim.with_load(run.loads[0].name) for claim in run.claims]
+
+
+def published_in(run: Run) -> Iterator[Entry]:
+    """Yield each published entry for the variants that are part of the run."""
+    variants = {variant.name for variant in run.variants}
+    for published in run.published:
+        if published.variant in variants:
+            entry = published.model_copy(update={"load": published.load or run.loads[0].name})
+            about = entry.model_dump(include={"variant", "load", "request_class", "metric"})
+            figures = comparable_figures(published).items()
+            yield entry, {Quantity(**about, stat=stat): value for stat, value in figures}
+
+
+def comparable_figures(published: Published) -> dict[str, float]:
+    """Return the statistics that this lab should measure; for published counts, the statistics of how even they are."""
+    return {
+        stat: value / published.divided_by if unit(published.metric, stat) == "ms" else value
+        for stat, value in (published.stats | evenness(published.counts)).items()
+    }
+
+
+def check_names(run_folder: Path, run: Run, summary: Summary | None = None) -> None:
+    """Raise BadRun if a run or its summary names a load that the run does not have, or what nobody measures."""
+    named: list[tuple[str | None, str, str | None]] = [
+        (each.load, each.metric, each.stat) for claim in run.claims for each in claim.quantities
+    ]
+    named += [(each.load, each.metric, stat) for each in run.published for stat in each.stats or [None]]
+    named += [(None, each.metric, each.stat) for each in (run.curve.values if run.curve else [])]
+    if summary:
+        named += [(row.load, row.metric, row.stat) for row in summary.rows]
+        named += [(row.load, row.metric, None) for row in summary.published]
+    loads = {load.name for load in run.loads}
+    for load, metric, stat in named:
+        if load is not None and load not in loads:
+            raise BadRun(f"{run_folder} asks for the load {load}, which the run does not have")
+        if metric not in STATISTICS or stat not in (None, *STATISTICS[metric]):
+            asked = f"{stat} {metric}" if stat else f"the metric {metric}"
+            raise BadRun(f"{run_folder} asks for {asked}, which this version does not measure")
 
 
 class TrialValues(NamedTuple):
     """The statistics of one cell in one trial, by metric and statistic; ``answered`` requests of the cell succeeded.
 
-    ``draws`` leaves out statistics that need more requests, or of which too many requests failed. If a metric was
-    computed from something other than answered requests, such as visits, ``carried_by`` says from how many.
+    ``draws`` leaves out statistics that need more requests, or of which too many failed. ``carried_by``: from how many
+    visits, and not answered requests, a metric was computed.
     """
 
     trial: int
@@ -44,9 +93,8 @@ Times = Mapping[tuple[str, str], Sequence[Sequence[float]]]
 class Measured(NamedTuple):
     """What the trials of a run say: the verdicts on all trials, and the statistics of the trusted ones.
 
-    ``pools`` has percentiles of the requests of all trials together, where single trials have too few. ``times`` has by
-    variant and load the response times of a burst in ms, in order of completion, in each trial. ``doubts`` are reasons
-    to doubt the run. ``round_s`` is about how long it took to measure every variant once.
+    ``pools`` has percentiles of all trials together, where single trials have too few requests. ``times`` has the
+    response times of a burst in ms, in order of completion, in each trial. ``round_s`` is how long a round took.
     """
 
     trials: Sequence[TrialValidity] = ()
@@ -63,13 +111,12 @@ def measure_cells(
     rejected: Mapping[Key, Container[str]] = {},
     families: Sequence[Family] = FAMILIES,
 ) -> dict[Cell, list[TrialValues]]:
-    """Collect what every family measures in each trial, and return the statistics of every cell.
-
-    ``rejected`` has the classes of request of a trial whose figures are invalid; such a trial is not in their cells.
-    """
+    """Return the statistics of every cell, without the classes of a trial whose figures are ``rejected``."""
     cells: dict[Cell, list[TrialValues]] = {}
     for trial in trials:
-        measured = [values for family in families for values in family.measure(database, trial)]
+        requests, measured = read_requests(database, trial.key), list[MetricValues]()
+        for family in families:
+            measured += [*family.measure(requests, trial.variant, trial.load), *family.observe(database, trial)]
         variant, load, number = trial.key
         for request_class in trial.requests.names:
             if request_class in rejected.get(trial.key, ()):
@@ -87,7 +134,7 @@ def completion_times(database: duckdb.DuckDBPyConnection, trials: Iterable[Trial
     found: dict[tuple[str, str], list[list[float]]] = {}
     for trial in trials:
         if trial.load.burst and trial.load.has_small_bursts and not trial.load.crashes:
-            times_ms = bursts.completion_times_ms(database, trial.key, trial.load.burst)
+            times_ms = bursts.completion_times_ms(read_requests(database, trial.key), trial.load.burst)
             found.setdefault(trial.key[:2], []).append(times_ms)
     return found
 
@@ -98,12 +145,8 @@ class Results(NamedTuple):
     run: Run
     measured: Measured
     estimates: Mapping[Quantity, Estimate]
-    entries: Sequence[PublishedFigures] = ()
+    entries: Sequence[Entry] = ()
     staircases: Sequence[CompletionTimesRow] = ()
-
-    def draws(self, quantity: Quantity) -> list[Draw]:
-        """Return the value of each trial."""
-        return [*draws_of(quantity, self.measured.cells).values()]
 
     @property
     def rows(self) -> list[Estimate]:
@@ -149,9 +192,8 @@ def cell_of(quantity: Quantity) -> Cell:
 def estimate(quantity: Quantity, measured: Measured, beside: Mapping[str, float | None] = {}) -> Estimate:
     """Return the estimate of a quantity, which must name its load; ``beside`` is what was published and predicted.
 
-    A percentile that is missing in any trial has none. A closed loop sends fewer requests while requests wait. So the
-    trials with too few requests for a percentile are those in which it is the longest, and a median over the other
-    trials would be too short.
+    A percentile that is missing in any trial has none: a closed loop sends fewer requests while requests wait, so a
+    median over the other trials would be too short.
     """
     key = metric, stat = quantity.metric, quantity.stat
     cell, draws = measured.cells.get(cell_of(quantity), ()), draws_of(quantity, measured.cells)
@@ -196,7 +238,7 @@ def explain_missing(quantity: Quantity, cells: Cells) -> str:
 
 
 def _staircases(
-    run: Run, entries: Sequence[PublishedFigures], times: Times, predictions: PredictedRun
+    run: Run, entries: Sequence[Entry], times: Times, predictions: PredictedRun
 ) -> Iterator[CompletionTimesRow]:
     """Yield the completion times that were measured or published, in the experiment's order: medians over trials."""
     published = {(of.variant, of.load): of.expected_completion_times for of, _ in entries if of.completion_times}
@@ -215,38 +257,3 @@ def _staircases(
                 variant=variant.name, load=load.name, published=published.get(cell), predicted=predicted,
                 measured=[median(values) for values in steps], low=low, high=high,
             )  # fmt: skip
-
-
-def too_few(results: Results) -> Iterator[str]:
-    """Yield a sentence for each percentile that a table would show if there were more requests.
-
-    For small bursts, tables show every request, so only published or claimed percentiles are mentioned.
-    """
-    published = {quantity for _, figures in results.entries for quantity in figures if percentile(quantity.stat)}
-    claimed = {quantity for claim in claims_of(results.run) for quantity in claim.quantities}
-    wanted = {quantity.stat for quantity in published} | {stat for stat in PRINTED if percentile(stat)}
-    for load, request_class in sorted({(load, of_class) for _, load, of_class in results.measured.cells if of_class}):
-        counts = {cell[0]: [trial.answered for trial in trials]
-                  for cell, trials in results.measured.cells.items() if cell[1:] == (load, request_class)}  # fmt: skip
-        counts = {variant: ns for variant, ns in counts.items() if max(ns)}  # else all failed, as the reasons say
-        of_class = Quantity(variant="", load=load, request_class=request_class, metric="overhead", stat="")
-        stats = wanted
-        if results.run.load(load).has_small_bursts:
-            spoken_of = {quantity for quantity in published | claimed if percentile(quantity.stat)}
-            stats = {each.stat for each in spoken_of if (each.load, each.request_class) == (load, request_class)}
-        for stat in sorted(stats, key=lambda stat: (rows_needed(stat), stat)):
-            needed = rows_needed(stat)
-            if lacking := [
-                variant for variant, ns in counts.items()
-                if min(ns) < needed
-                and of_class.model_copy(update={"variant": variant, "stat": stat}) not in results.measured.pools
-            ]:  # fmt: skip
-                which = ", ".join(lacking) if len(lacking) < len(counts) else "any variant"
-                most = max(max(counts[variant]) for variant in lacking)
-                fewest = min(min(counts[variant]) for variant in lacking)
-                there = f"there {'was' if most == 1 else 'were'} {most} at most"
-                yield f"no {stat} of {request_class} requests of {which}: it " + (
-                    f"needs {needed} a trial, {there}" if most < needed else
-                    f"needs {needed} in every trial, the fewest were {fewest}"
-                )  # fmt: skip
-                break  # higher percentiles need even more requests

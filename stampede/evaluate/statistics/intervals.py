@@ -83,10 +83,7 @@ def _student(draws: Sequence[Draw]) -> Interval:
 
 
 def _error_of_mean(draws: Sequence[Draw], *, logs: bool = False) -> float:
-    """Return the standard error of the mean over trials: how far trials differ, and how sure each trial is of itself.
-
-    ``logs``: of the mean of the logarithms.
-    """
+    """Return the standard error of the mean (or mean of ``logs``): how far trials differ, and how sure each is."""
     scale = log if logs else float
     values = [scale(draw.value) for draw in draws]
     within = [pstdev(map(scale, draw.likely)) if draw.likely else 0.0 for draw in draws]

@@ -32,8 +32,7 @@ def pool_cells(
 ) -> dict[Quantity, Estimate]:
     """Return the percentiles for which a single trial of a cell is too small, and all its trials together are not.
 
-    The rules for a single trial hold for all trials together: enough requests, and not too many that failed. Fewer
-    than ENOUGH trials are not pooled, because they do not show how far trials differ.
+    Fewer than ENOUGH trials are not pooled, because they do not show how far trials differ.
     """
     found: dict[Quantity, Estimate] = {}
     by_key = {trial.key: trial for trial in trials}
@@ -90,8 +89,7 @@ def pooled_percentile(times_ms: Sequence[Times], level: float) -> tuple[float, I
 def _percentiles_of_resamples(times_ms: Sequence[Times], level: float) -> tuple[Times, Places]:
     """Return the percentile of each resample of whole trials that has any times, and how many resamples are the same.
 
-    The times are sorted once. A resample has each time as often as its trial; so sums of these counts tell which times
-    stand beside the percentile, between which this interpolates as ``np.quantile`` does.
+    A resample has each time as often as its trial, so sums of these counts tell which times stand beside it.
     """
     drawn, counts = _resamples(len(times_ms))
     lengths = [*map(len, times_ms)]

@@ -27,11 +27,10 @@ The median of normal values varies 1.25 times as much as their mean, and 95 % li
 
 
 def trials_needed(trials: int, measured: float, interval: Interval | None, bounds: Sequence[float]) -> int | None:
-    """Return about how many trials in all decide on which side of each bound a value lies.
+    """Return about how many trials in all decide on which side of each bound a value lies; None: more than MOST.
 
-    ``interval`` is the interval of ``measured`` over so many trials. The interval becomes narrower with the root of the
-    number of trials. One trial does not show how far trials differ, so the answer is then as many as the lab resamples.
-    Return None if the value is so near a bound that more than MOST trials are needed.
+    ``interval`` is that of ``measured``, and becomes narrower with the root of the number of trials. One trial does not
+    show how far trials differ, so the answer is then as many as the lab resamples.
     """
     if trials < LEAST or interval is None:
         return RESAMPLED_FROM

@@ -26,19 +26,13 @@ WAITED_SHARE = 0.05
 
 
 class Circumstances(NamedTuple):
-    """What sets this run apart from an article without contradicting the article.
-
-    ``short`` has the published percentiles for which this run had too few requests.
-    """
+    """What sets this run apart from an article: floors, and published percentiles for which it had too few requests."""
 
     floors: Sequence[Floor] = ()
     short: Collection[Quantity] = ()
 
     def floor_ms(self, of: Quantity) -> float:
-        """Return the floor that applies to a figure; 0: no floor is known, or it moves no such figure.
-
-        Above the median, it is that of the p90, because the cost of a request varies. Standard deviations have none.
-        """
+        """Return the floor of a figure; above the median that of the p90; 0: none is known, or it is a deviation."""
         of_figure = (of.load, of.request_class, of.metric)
         floor = next((each for each in self.floors if (each.load, each.request_class, each.metric) == of_figure), None)
         if floor is None or of.stat == "stdev":
@@ -66,9 +60,8 @@ def circumstances(rows: Iterable[Estimate]) -> Circumstances:
 def _floors(published: Iterable[Estimate], rows: Mapping[Quantity, Estimate]) -> Iterator[Floor]:
     """Yield the floor of each metric of times, for each load and class of request that has published figures.
 
-    The floor is the published p50 minus the measured p50, and the same of the p90, in the variants in which nobody
-    waits: the median over these variants. A class without such a variant gets the floor of the other classes under the
-    same load, because the requests of all classes go through the same stack.
+    The floor is the median of published minus measured p50, and p90, over the variants in which nobody waits. A class
+    without such a variant has the floor of the other classes, whose requests go through the same stack.
     """
     found: dict[tuple[str, str], dict[str | None, dict[str, tuple[float, float]]]] = {}
     for row in published:
@@ -110,8 +103,7 @@ def judge_article(
 ) -> Article | None:
     """Return the verdict on an article; None: no figure is published. ``claims`` are in the order of the run.
 
-    Its conclusion is that of the claims that compare nothing but variants with published figures; None: there is no
-    such claim. An undecided claim neither holds nor fails, and neither does an invalid one.
+    Its conclusion is that of the claims that compare nothing but variants with published figures; None: there is none.
     """
     if not published:
         return None
@@ -133,9 +125,8 @@ def judge_article(
 def _order(published: Sequence[PublishedRow]) -> summary.ArticleOrder:
     """Return how many pairs of variants are in the same order here as in the article.
 
-    A pair is two variants with the same published statistic of the same metric, load and class of request. It counts if
-    both sides tell the variants apart: the published figures and the measured figures differ by more than the
-    tolerance, and the intervals do not overlap, for which each variant needs two trials. So a tie decides nothing.
+    A pair of variants with the same published statistic counts if both sides tell them apart: the published figures and
+    the measured ones differ by more than the tolerance, and the intervals of two or more trials do not overlap.
     """
     of_quantity: dict[tuple[str, str, str, str], dict[str, tuple[PublishedFigure, float]]] = {}
     for row in published:

@@ -1,4 +1,4 @@
-"""Verdicts on claims and published figures."""
+"""Verdicts on claims and published figures, and the summary of a run that they are part of."""
 
 from collections.abc import Iterator
 from math import ceil, isclose
@@ -6,18 +6,47 @@ from typing import Any
 
 from stampede.evaluate.metrics import bursts, unit
 from stampede.evaluate.statistics import intervals
-from stampede.evaluate.statistics.estimates import Results, explain_missing
+from stampede.evaluate.statistics.estimates import (
+    Measured,
+    Results,
+    claims_of,
+    draws_of,
+    estimate_all,
+    explain_missing,
+)
 from stampede.evaluate.statistics.stopping import LEAST, MOST, Interval, sequential_verdict, trials_needed
-from stampede.evaluate.verdict.article import Circumstances
+from stampede.evaluate.verdict.article import Circumstances, circumstances, judge_article
+from stampede.evaluate.verdict.validity import judge_run
 from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.predicted import NOTHING, PredictedRun
 from stampede.records.run import SMALL_BURST, Run
-from stampede.records.summary import ClaimRow, ClaimVerdict, FigureVerdict, PublishedFigure, PublishedRow
+from stampede.records.summary import ClaimRow, ClaimVerdict, FigureVerdict, PublishedFigure, PublishedRow, Summary
 
 WITHIN = 0.25
 """How far a measured figure may be from a published figure for which the experiment's file names no tolerance."""
 _WORST_FIRST: tuple[FigureVerdict, ...] = (
     "invalid", "contradicted", "undecided", "differs by the floor", "reproduced", "not measured in a short run",
 )  # fmt: skip
+
+
+def conclude(run: Run, measured: Measured, predictions: PredictedRun = NOTHING, **counted: Any) -> Summary:  # noqa: ANN401
+    """Return the summary of a run; ``counted`` are its rows that are counts, and not estimates."""
+    results = estimate_all(run, measured, predictions)
+    apart, claims = circumstances(results.rows), [claim_row(claim, results) for claim in claims_of(run)]
+    published = list(published_rows(results, apart))
+    return Summary(
+        experiment=run.experiment,
+        round_s=measured.round_s,
+        validity=judge_run(run, measured.trials, measured.doubts),
+        trials=[*measured.trials],
+        rows=results.rows,
+        completion_times=[*results.staircases],
+        claims=claims,
+        published=published,
+        article=judge_article(run, claims, published, apart.floors),
+        not_predicted=predictions.not_predicted,
+        **counted,
+    )
 
 
 def claim_row(claim: Claim, results: Results) -> ClaimRow:
@@ -38,7 +67,8 @@ def claim_row(claim: Claim, results: Results) -> ClaimRow:
         measured, interval, trials = value.median, value.interval, value.trials
         if divisor and value.median is not None and divisor.median is not None:
             measured, trials = value.median / divisor.median, min(value.trials, divisor.trials)
-            interval = intervals.of_ratio(*map(results.draws, claim.quantities))
+            of_both = [[*draws_of(quantity, results.measured.cells).values()] for quantity in claim.quantities]
+            interval = intervals.of_ratio(*of_both)
         assert measured is not None
         doubt = _doubt({(quantity.variant, quantity.load) for quantity in claim.quantities}, results)
         if few := missing_cores(claim, results.run):
@@ -91,10 +121,7 @@ def _doubt(rests_on: set[tuple[str, str | None]], results: Results) -> str | Non
 
 
 def published_rows(results: Results, apart: Circumstances) -> Iterator[PublishedRow]:
-    """Yield the verdicts on published rows, for the variants that are part of the run.
-
-    ``apart`` is what sets the run apart from the article.
-    """
+    """Yield the verdicts on published rows, for the variants that are part of the run."""
     for entry, published in results.entries:
         within = WITHIN if entry.within is None else entry.within
         compared = (
@@ -115,13 +142,10 @@ def published_rows(results: Results, apart: Circumstances) -> Iterator[Published
             reasons.append(_advice(results, few, None if None in needed else max(filter(None, needed))))
         doubt = _doubt({(entry.variant, entry.load)}, results)
         verdicts = {figure.verdict for figure, *_ in compared}
+        about = entry.model_dump(include={"variant", "load", "request_class", "metric", "divided_by"})
         yield PublishedRow(
-            variant=entry.variant,
-            load=entry.load or "",
-            request_class=entry.request_class,
-            metric=entry.metric,
+            **about,
             completion_times=bool(entry.completion_times),
-            divided_by=entry.divided_by,
             within=within,
             verdict=next(verdict for verdict in _WORST_FIRST if verdict in verdicts),
             reason="; ".join(dict.fromkeys(reasons)) or None,
@@ -136,10 +160,6 @@ _Compared = tuple[PublishedFigure, Interval, str | None]
 
 
 def _figure(quantity: Quantity, published: float, within: float, results: Results, apart: Circumstances) -> _Compared:
-    """Return one published figure with its verdict; if nothing was measured for the figure, also return why.
-
-    A percentile for which single trials have too few requests is that of the requests of all trials together.
-    """
     found, edges, reason = results.estimates[quantity], edges_of(published, within, apart.floor_ms(quantity)), None
     word: FigureVerdict
     if found.measured is not None:
@@ -155,7 +175,6 @@ def _figure(quantity: Quantity, published: float, within: float, results: Result
 
 
 def _completion_times(entry: Published, within: float, results: Results) -> list[_Compared]:
-    """Return published completion times with their verdicts; if they cannot be compared, also return why."""
     load, expected = results.run.load(entry.load or ""), entry.expected_completion_times
     row = next((each for each in results.staircases if (each.variant, each.load) == (entry.variant, load.name)), None)
     measured = row.measured if row else []
@@ -213,19 +232,15 @@ def _nearness(
 def edges_of(published: float, within: float, floor_ms: float = 0.0) -> Interval:
     """Return the least and the most that do not contradict a published figure.
 
-    A request through the article's stack costs up to the floor more than a request of this run. So the tolerance
-    reaches further down by the floor; if the floor is negative, it reaches further up. The tolerance itself is that of
-    the figure as published.
+    The tolerance reaches further down by the floor, which a request costs more through the article's stack; or further
+    up, if the floor is negative.
     """
     least, most = sorted((published / (1 + within), published * (1 + within)))
     return least - max(floor_ms, 0.0), most - min(floor_ms, 0.0)
 
 
 def _not_trusted(variant: str, load: str | None, request_class: str | None, results: Results) -> str | None:
-    """Return why no trial of a variant under a load can be trusted for a class of request; None: a trial can be.
-
-    ``request_class``: None asks for all classes together.
-    """
+    """Return why no trial can be trusted for a class of request, or for all classes (None); None: a trial can be."""
     trials = [trial for trial in results.measured.trials if (trial.variant, trial.load) == (variant, load)]
     if any(trial.is_trusted and not trial.rejects(request_class) for trial in trials):
         return None

@@ -33,11 +33,9 @@ def judge_trials(run: Run, trials: Sequence[TrialData]) -> list[TrialValidity]:
     judged = [judge_trial(trial) for trial in trials]
     recorded = {trial.key for trial in judged}
     why = {
-        "running": "the run is not over",
-        "completed": "its folder is gone",
-        "interrupted": "the run was interrupted before",
-        "failed": f"the run failed before ({run.reason})",
-    }[run.outcome]
+        "running": "the run is not over", "completed": "its folder is gone",
+        "interrupted": "the run was interrupted before", "failed": f"the run failed before ({run.reason})",
+    }[run.outcome]  # fmt: skip
     for variant, load, number in run.order:
         if (variant, load, int(number)) not in recorded:
             lacks = {"verdict": "invalid", "reasons": [f"not measured: {why}"]}
@@ -48,8 +46,7 @@ def judge_trials(run: Run, trials: Sequence[TrialData]) -> list[TrialValidity]:
 def judge_trial(trial: TrialData) -> TrialValidity:
     """Judge one trial from its record, its requests, its containers, and each family's doubts.
 
-    The figures of a class of request that k6 sent are invalid if it failed as a whole, although nothing expected it.
-    The other classes are suspect, because they met another load than planned.
+    The figures of a class of request that failed as a whole are invalid, unless something expected it.
     """
     record = trial.record
     rejected = {
@@ -85,10 +82,7 @@ def _worst(found: Collection[str]) -> Verdict:
 
 
 def _failures(trial: TrialData, rejected: Mapping[str, str]) -> Iterator[ValidityIssue]:
-    """Judge each class of request by itself, so that failures of a rare class stay visible among many other requests.
-
-    The trial is invalid if k6 got no answer at all. ``rejected`` are the classes whose figures are invalid.
-    """
+    """Judge each class by itself, so that failures of a rare class stay visible among many other requests."""
     answered = any(totals.answered for totals in trial.requests.of_k6)
     for totals in trial.requests.classes:
         errors = _reasons([*totals.errors] if totals.of_client else trial.requests.errors)
@@ -104,12 +98,7 @@ def _failures(trial: TrialData, rejected: Mapping[str, str]) -> Iterator[Validit
 
 
 def _is_expected(trial: TrialData, totals: ClassTotals) -> bool:
-    """Whether failures of a class of request are a finding, so that they are only a note.
-
-    They are if a client that misbehaves sent the requests, if a claim says that the requests fail, if a request kills
-    its worker, if workers are replaced, if the load asks for more than the servers can answer, if somebody's own
-    application answers with an error, or if its workers end.
-    """
+    """Whether failures of a class of request are a finding, so that they are only a note."""
     variant, load, _ = trial.key
     claimed = any(claim.expects_failures_of(variant, load, totals.request_class) for claim in trial.run.claims)
     refused = trial.load.is_of_user_service and totals.refused == totals.failed
@@ -156,11 +145,7 @@ def _work(trial: TrialData) -> Iterator[ValidityIssue]:
 
 
 def _load(trial: TrialData) -> Iterator[ValidityIssue]:
-    """Check that the load was sent as planned, and that the load generators kept up.
-
-    Skip Little's law if the load asks for more than the servers can answer and many requests failed, because k6 does
-    not time the waits of failed requests.
-    """
+    """Check that the load was sent as planned, and that the load generators kept up."""
     requests, load, dropped = trial.requests, trial.load, trial.raw.dropped
     if load.generators > 1 and requests.generators != load.generators:
         yield "invalid", f"the points of {requests.generators} of {load.generators} load generators are there"
@@ -177,7 +162,7 @@ def _load(trial: TrialData) -> Iterator[ValidityIssue]:
     waited_s = max((waited_s / (span_s or 1.0) for waited_s, span_s in spans), default=0.0)
     if waited_s > GENERATOR_WAIT_ALLOWED_S:
         yield "suspect", f"the load generator waited for a processor {waited_s:.2f} s in every second of the load"
-    many_failed = requests.sent - requests.answered > FAILURES_ALLOWED * requests.sent
+    many_failed = requests.sent - requests.answered > FAILURES_ALLOWED * requests.sent  # k6 does not time their waits
     if requests.in_flight and requests.little and not (load.overloads and many_failed):
         ratio = requests.in_flight / requests.little
         if abs(ratio - 1) > LITTLE_ALLOWED:
@@ -232,11 +217,7 @@ def several_clocks(trials: Sequence[TrialData]) -> Iterator[str]:
 
 
 def judge_run(run: Run, trials: Sequence[TrialValidity], further: Sequence[str]) -> Validity:
-    """Judge a run from its trials and its record; ``further`` has more reasons to doubt its numbers.
-
-    Requests that computed may have been imitated, or had too few cores. If the machines for servers differ, a variant
-    also differs in its machines.
-    """
+    """Judge a run from its trials and its record; ``further`` has more reasons to doubt its numbers."""
     of_trials = [
         (f"{trial_name(run, trial)}: {'' if reason in trial.notes else f'{trial.verdict}: '}{reason}", trial, reason)
         for trial in trials

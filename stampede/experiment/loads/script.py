@@ -7,7 +7,6 @@ and passes the result to the script in environment variables. A script that lack
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 from stampede.errors import Misplaced
 from stampede.experiment.loads.settings import Described, Number, Word
@@ -106,20 +105,6 @@ class LoadScript:
                 problem += "; reduce them, or increase generators (the k6 containers)"
                 raise Misplaced(problem, setting) if setting == "classes" else WrongSetting(problem, setting)
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of the settings, for editors. A relative rate makes the settings in RELATIVE optional."""
-        plain = {name: setting.schema for name, setting in self.settings.items()}
-        words = [(name, setting.needs) for name, setting in self.settings.items() if isinstance(setting, Word)]
-        if not words:
-            return _closed(plain)
-        [(name, needs)] = words
-        kinds = [
-            _closed(plain | {name: {"const": word}} | {further: setting.schema for further, setting in numbers.items()})
-            for word, numbers in needs.items()
-        ]
-        return {"oneOf": kinds}
-
     def derived_environment(self, settings: Settings, duration: str) -> dict[str, str]:
         """Return the variables that follow from checked settings and a duration (e.g. ``7s``)."""
         grace_s = self.grace_s(numbers_of(settings), in_seconds(duration))
@@ -196,11 +181,6 @@ def computing_class(settings: Settings) -> LoadClass | None:
         return None
     found = [of for of in described_classes(settings).values() if isinstance(of, LoadClass) and of.computes]
     return max(found, key=lambda of: of.mean_s, default=None)
-
-
-def _closed(properties: dict[str, Any]) -> dict[str, Any]:
-    required = [name for name in properties if name not in RELATIVE]
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def as_variables(settings: Settings) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -37,12 +36,6 @@ class Number:
         bounds = f", at least {self.least:g}" if self.most == inf else f" from {self.least:g} to {self.most:,.10g}"
         return kind + bounds
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of a value, for editors."""
-        most = {} if self.most == inf else {"maximum": self.most}
-        return {"type": "integer" if self.whole else "number", "minimum": self.least, **most}
-
     def problem(self, value: float | str) -> str | None:
         """Return what is wrong with a value; None if the value is allowed."""
         if isinstance(value, str):
@@ -64,11 +57,6 @@ class Word:
         """What a value must be, in words."""
         return f"one of {', '.join(self.needs)}"
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of a value, for editors."""
-        return {"enum": list(self.needs)}
-
     def problem(self, value: float | str) -> str | None:
         """Return what is wrong with a value; None if the value is allowed."""
         there = nearest_first(str(value), list(self.needs))
@@ -83,11 +71,6 @@ class Described:
     kind: Kind
     read: Callable[[str], object]
     allowed: str
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of a value, for editors."""
-        return {"type": "string"}
 
     def problem(self, value: float | str) -> str | None:
         """Return what is wrong with a value; None if the value is allowed."""

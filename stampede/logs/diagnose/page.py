@@ -17,8 +17,7 @@ from stampede.logs.diagnose.replayed import Replay, around_longest
 from stampede.logs.diagnose.screen import cures_in_words, findings_in_words
 from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
-from stampede.report.answer import FirstFigure
-from stampede.report.html import Opening, bars_of, timeline_page
+from stampede.report.html import timeline_page
 from stampede.report.wording import percent
 
 MOST = 4000
@@ -64,11 +63,11 @@ def diagnosis_page(found: Diagnosis, replayed: Replay | None) -> str:
             f"Some requests seem to begin up to {1000 * early_s:.0f} ms before a thread is free, probably because "
             "the balancer notes some ends late. So a worker may have more rows than threads."
         )
-    opening = Opening(sentences)
+    first, bars_title, bars = None, "", []
     if requests.joins:
-        first = FirstFigure(percent(findings.waited), "of the requests waited for a worker for more than 50 ms")
-        bars = bars_of([(each.name, percent(each.waited), each.waited) for each in findings.classes])
-        opening = Opening(sentences, first, "Requests that waited for more than 50 ms, by class", bars)
+        first = (percent(findings.waited), "of the requests waited for a worker for more than 50 ms")
+        bars_title = "Requests that waited for more than 50 ms, by class"
+        bars = [(each.name, percent(each.waited), each.waited) for each in findings.classes]
     from_at, to_at = (datetime.fromtimestamp(float(at), UTC) for at in (sent_s.min(), sent_s.max()))
     which = f"The {len(sent_s):,} of {len(requests):,} requests around the longest wait"
     which = which if len(sent_s) < len(requests) else f"All {len(requests):,} requests"
@@ -81,7 +80,8 @@ def diagnosis_page(found: Diagnosis, replayed: Replay | None) -> str:
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         database.execute(_ROWS, {name: column.tolist() for name, column in columns.items()})
-        return timeline_page(database, Path(), run, summary, opening, (workers, threads), title, float(sent_s.min()))
+        return timeline_page(database, Path(), run, summary, sentences, (workers, threads), title, float(sent_s.min()),
+                             first, bars_title, bars)  # fmt: skip
 
 
 def _threads(began_s: Floats, ended_s: Floats, place: Integers, capacity: Capacity) -> tuple[Integers, float]:

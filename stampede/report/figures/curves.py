@@ -1,103 +1,54 @@
-"""Pictures drawn from the summary: how one setting changes statistics, and in which waves bursts were served."""
+"""Pictures drawn from the summary: how statistics change with one setting, of the variants or of the loads."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 
 from stampede.evaluate.metrics import unit
-from stampede.evaluate.metrics.workers import labels
 from stampede.evaluate.statistics.stopping import ENOUGH
 from stampede.records.claims import Measure
 from stampede.records.plural import plural
 from stampede.records.run import Run
-from stampede.records.summary import Summary
-from stampede.report.figures.drawing import (
-    FLOOR_MS,
-    LIGHT,
-    MEASURED,
-    WIDTH,
-    Marks,
-    in_a_row,
-    inline_data,
-    interval_ends,
-    measured_rows,
-    panel_title,
-    series_names,
-    shape_scale,
-    stacked,
-    style_chart,
-)
+from stampede.records.summary import Estimate, Summary
+from stampede.report.figures.drawing import FLOOR_MS, Marks, in_a_row, inline_data, stacked, style_chart
+from stampede.report.spread import line_ends
 from stampede.report.wording import load_suffix, plain_name
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left",
+          "M-1,-1L1,1L1,-1L-1,1Z", "M0,-1L0.3,-0.3L1,0L0.3,0.3L0,1L-0.3,0.3L-1,0L-0.3,-0.3Z")  # fmt: skip
+"""The shapes of points, so that ten lines are told apart without their colours."""
 
 
 def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw how the experiment's setting changes statistics, a panel for each, with theory's line where there is one.
+    """Draw how the experiment's setting changes statistics, a panel for each; None: the experiment has no curve.
 
-    None: the experiment has no curve.
+    Each line is what the variants share beside the setting.
     """
     if not run.curve or not all(run.curve.over in variant.settings for variant in run.variants):
         return None
-    panels = [_panel(run, summary, load, run.curve.over, measure) for measure in run.curve.values]
-    title = f"What changes with {plain_name(run.curve.over)}{load_suffix(run, load)}"
-    rows = [row for measure in run.curve.values for row in measured_rows(summary, load, measure).values()]
+    over = run.curve.over
+    differing = [
+        key
+        for key in dict.fromkeys(key for variant in run.variants for key in variant.settings)
+        if key != over and len({repr(variant.settings.get(key)) for variant in run.variants}) > 1
+    ]
+    panels, expected = [], False
+    for measure in run.curve.values:
+        points = []
+        for variant in run.variants:
+            row = summary.row(variant.name, load, measure.request_class, measure.metric, measure.stat)
+            if row is None or row.median is None:
+                continue
+            named = [(variant.settings.get(key), plain_name(key)) for key in differing]  # such as 4 workers, 1 worker
+            words = [f"{value} {key.removesuffix('s') if value == 1 else key}" for value, key in named]
+            points.append((", ".join(words) or "all", variant.settings[over], row))
+            expected |= row.predicted is not None
+        panels.append(_panel(points, over, measure, log=unit(measure.metric, measure.stat) == "ms"))
+    title = f"What changes with {plain_name(over)}{load_suffix(run, load)}"
     interval = ", its interval" * (run.trials >= ENOUGH)
     subtitle = f"median of {run.trials} trials{interval}, and each trial" if run.trials > 1 else "1 trial"
-    subtitle += "; theory's line is dashed" * any(row.predicted is not None for row in rows)
-    return style_chart(in_a_row(panels), title, subtitle, None)
-
-
-def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -> alt.LayerChart | alt.FacetChart:
-    rows = measured_rows(summary, load, measure)
-    of_unit = unit(measure.metric, measure.stat)
-    log = of_unit == "ms"
-    values = [
-        {
-            "variant": variant.name,
-            "setting": variant.settings[over],
-            "series": series,
-            **interval_ends(rows[variant.name], "value", FLOOR_MS * log),
-        }
-        for variant, series in zip(run.variants, series_names(run.variants, over), strict=True)
-        if variant.name in rows
-    ]
-    settings = sorted({point["setting"] for point in values})
-    by_number = all(type(setting) in (int, float) and setting > 0 for setting in settings)
-    x = _number_axis(over, settings) if by_number else alt.X("setting:O", title=plain_name(over)).axis(labelAngle=0)
-    of_class = f" of {measure.request_class} requests" if measure.request_class else ""
-    y = alt.Y("value:Q", title=f"{plain_name(measure.stat)} {plain_name(measure.metric)}{of_class}, {of_unit}")
-    y = y.scale(type="log") if log else y.scale(zero=True)
-    names = list(dict.fromkeys(point["series"] for point in values))
-    legend = alt.Legend(orient="top", columns=2)
-    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=names), legend=legend)
-    trials = [
-        {"setting": point["setting"], "series": point["series"], "value": max(value, FLOOR_MS * log)}
-        for point in values
-        for value in rows[point["variant"]].values.values()
-        if len(rows[point["variant"]].values) > 1
-    ]
-    dots = alt.Chart(inline_data(trials)).mark_circle(size=22, opacity=0.35).encode(x=x, y=y, color=colour)
-    lines = _lines(values, x, y, colour, shape_scale("series", names))
-    predicted = {name: row.predicted for name, row in rows.items() if row.predicted is not None}
-    expected = [
-        {key: point[key] for key in ("setting", "series")} | {"value": max(predicted[point["variant"]], FLOOR_MS * log)}
-        for point in values
-        if point["variant"] in predicted
-    ]
-    theory = alt.Chart(inline_data(expected)).mark_line(strokeDash=[4, 3]).encode(x=x, y=y, color=colour)
-    return alt.layer(dots, *lines, *[theory] * bool(expected)).properties(width=290, height=260)
-
-
-def _number_axis(over: str, settings: list[int]) -> alt.X:
-    axis = alt.X("setting:Q", title=plain_name(over), axis=alt.Axis(values=settings, format="d"))
-    return axis.scale(type="log", base=2, nice=False, padding=12)
-
-
-def _lines(values: Marks, x: alt.X, y: alt.Y, colour: alt.Color, shape: alt.Shape) -> list[alt.Chart]:
-    """Draw a line for each colour through its values, each of which has its interval."""
-    chart = alt.Chart(inline_data(values)).encode(x=x, color=colour)
-    return [
-        chart.mark_line(opacity=0.5).encode(y=y),
-        chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q"),
-        chart.mark_point(filled=True, size=60).encode(y=y, shape=shape),
-    ]
+    return style_chart(in_a_row(panels), title, subtitle + "; theory's line is dashed" * expected, None)
 
 
 _ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="response_time", stat="p99")
@@ -117,81 +68,71 @@ def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     values = {load.described.get(setting, "") for load in loads}
     if len(values) < len(loads) or not all(value.isdecimal() and int(value) for value in values):
         return None
-    servers = dict.fromkeys(str(variant.settings.get("server")) for variant in run.variants)
-    rows = [in_a_row(_over_loads(run, summary, setting, server, measure) for measure in _ACROSS) for server in servers]
-    title = f"What changes with {plain_name(setting.lower())}"
-    chart = stacked(rows).resolve_scale(color="independent")
+    servers: dict[str, list[str]] = {}
+    for variant in run.variants:
+        servers.setdefault(str(variant.settings.get("server")), []).append(variant.name)
+    rows = []
+    for server, mine in servers.items():
+        panels = []
+        for measure in _ACROSS:
+            points = [
+                (row.variant, int(load.described[setting]), row)
+                for load in loads
+                for row in summary.rows
+                if (row.load, row.metric, row.stat) == (load.name, measure.metric, measure.stat)
+                and row.variant in mine and (row.request_class is None or row.published is not None)
+            ]  # fmt: skip
+            panels.append(_panel(points, setting.lower(), measure, legend=server))
+        rows.append(in_a_row(panels))
     bars = "its interval" if run.trials >= ENOUGH else "the range of the trials"
     subtitle = f"median of {plural(run.trials, 'trial')}; bars show {bars}; diamonds are published"
-    return style_chart(chart, title, subtitle, None)
+    chart = stacked(rows).resolve_scale(color="independent")
+    return style_chart(chart, f"What changes with {plain_name(setting.lower())}", subtitle, None)
 
 
-def _over_loads(
-    run: Run, summary: Summary, setting: str, server: str, measure: Measure
-) -> alt.LayerChart | alt.FacetChart:
-    of_server = [variant.name for variant in run.variants if str(variant.settings.get("server")) == server]
-    values, marks, wanted = [], [], (measure.metric, measure.stat)
-    for load in run.loads:
-        at = {"setting": int(load.described[setting])}
-        for row in summary.rows:
-            if (row.load, row.metric, row.stat) != (load.name, *wanted) or row.variant not in of_server:
-                continue
-            if row.request_class is None and row.median is not None:
-                values.append({"variant": row.variant, **at, **interval_ends(row, "value", 0.0)})
-            if row.published is not None:
-                marks.append({"variant": row.variant, **at, "value": row.published})
-    settings = sorted(int(load.described[setting]) for load in run.loads)
-    x = _number_axis(setting.lower(), settings)
+def _panel(
+    points: Sequence[tuple[str, Any, Estimate]], over: str, measure: Measure, *, log: bool = False,
+    legend: str | None = None,
+) -> alt.LayerChart | alt.FacetChart:  # fmt: skip
+    """Draw a line for each name among the points, which have a setting and an estimate."""
+    floor = FLOOR_MS * log
+    measured, trials, theory, published = Marks(), Marks(), Marks(), Marks()
+    for name, setting, row in points:
+        at = {"series": name, "setting": setting}
+        if row.published is not None:
+            published.append(at | {"value": max(row.published, floor)})
+        if row.median is None or row.request_class != measure.request_class:
+            continue
+        low, high = line_ends(row)
+        measured.append(at | {"value": max(row.median, floor), "low": max(low, floor), "high": max(high, floor)})
+        trials += [at | {"value": max(value, floor)} for value in row.values.values() if len(row.values) > 1]
+        theory += [at | {"value": max(row.predicted, floor)}] if row.predicted is not None else []
+    settings, names = sorted({at for _, at, _ in points}), [*dict.fromkeys(name for name, *_ in points)]
+    x = alt.X("setting:O", title=plain_name(over)).axis(labelAngle=0)
+    if all(type(setting) in (int, float) and setting > 0 for setting in settings):
+        x = alt.X("setting:Q", title=plain_name(over), axis=alt.Axis(values=settings, format="d"))
+        x = x.scale(type="log", base=2, nice=False, padding=12)
     of_unit = unit(measure.metric, measure.stat)
     what = ("" if of_unit.endswith("/s") else f"{plain_name(measure.stat)} ") + plain_name(measure.metric)
-    y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(zero=True))
-    colour = alt.Color("variant:N", title=server, sort=of_server, scale=alt.Scale(domain=of_server))
-    layers = _lines(values, x, y, colour, shape_scale("variant", of_server, server))
-    if marks:
-        published = alt.Chart(inline_data(marks)).encode(x=x, y=y, color=colour)
-        layers.append(published.mark_point(shape="diamond", size=110, strokeWidth=1.6))
-    return alt.layer(*layers).properties(width=260, height=240)
-
-
-def wave_cells(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw how many requests of a large burst each worker began in each wave, including idle workers.
-
-    A panel has the cells of one variant up to its last wave; all panels share the axis of waves, and the last has its
-    labels. None: there is no large burst, or its requests were not served in waves.
-    """
-    found = [(variant, [row for row in summary.waves if (row.variant, row.load) == (variant.name, load)])
-             for variant in run.variants]  # fmt: skip
-    shown = [(variant, rows) for variant, rows in found if rows]
-    if run.load(load).has_small_bursts or not shown:
-        return None
-    most = max(row.wave for _, rows in shown for row in rows)
-    largest = max(row.requests for _, rows in shown for row in rows)
-    width = min(WIDTH, 60 * most)
-    labelled = [wave for wave in range(1, most + 1) if most <= 20 or wave % 5 == 0 or wave == 1]
-    colour = alt.Color("requests:Q", title="requests that the worker began in the wave")
-    colour = colour.scale(range=["#f1f4f8", LIGHT, MEASURED], domain=[0, largest / 2, largest])
-    colour = colour.legend(orient="top", gradientLength=160, titleLimit=300)
-    panels: list[alt.LayerChart | alt.FacetChart] = []
-    for variant, rows in shown:
-        last = len(panels) == len(shown) - 1
-        named = labels(row.worker for row in rows)
-        idle = 0 if variant.elastic else max(0, variant.workers - len(named))
-        lanes = [*named.values(), *(f"idle worker {place}" for place in range(1, idle + 1))]
-        counts = {(named[row.worker], row.wave): row.requests for row in rows}
-        waves = range(1, max(row.wave for row in rows) + 1)
-        cells = [
-            {"lane": lane, "wave": wave, "requests": counts.get((lane, wave), 0)} for lane in lanes for wave in waves
-        ]
-        x = alt.X("wave:O", title="wave, counted from the first request that a worker began" if last else None)
-        x = x.axis(values=labelled, labels=last, ticks=False, labelAngle=0, domain=False)
-        y = alt.Y("lane:N", title=None, sort=lanes, axis=alt.Axis(minExtent=70, ticks=False, domain=False))
-        chart = alt.Chart(inline_data(cells)).encode(x=x.scale(domain=[*range(1, most + 1)]), y=y)
-        written = alt.condition(f"datum.requests > {largest * 0.7}", alt.value("white"), alt.value("#333"))
-        texts = chart.mark_text(fontSize=10 if width / most >= 16 else 7).encode(text="requests:Q", color=written)
-        served = sum(row.requests for row in rows)
-        says = panel_title(f"{variant.name}: {served} requests in {plural(len(waves), 'wave')}")
-        boxes = chart.mark_rect(stroke="white", strokeWidth=1).encode(color=colour)
-        panels.append(alt.layer(boxes, texts).properties(title=says, width=width, height=18 * len(lanes)))
-    title = f"Waves: how many requests each worker began in each wave{load_suffix(run, load)}"
-    which = "first burst of each variant, invalid trials left out; a wave lasts as long as one request asks for"
-    return style_chart(stacked(panels, spacing=10), title, which, None)
+    of_class = f" of {measure.request_class} requests" if measure.request_class else ""
+    y = alt.Y("value:Q", title=f"{what}{of_class}, {of_unit}")
+    y = y.scale(type="log") if log else y.scale(zero=True)
+    above = alt.Legend(orient="top", columns=2)
+    colour = alt.Color("series:N", title=legend, scale=alt.Scale(domain=names), legend=above)
+    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(names))]
+    shape = alt.Shape("series:N", title=legend, legend=above).scale(domain=names, range=shapes)
+    chart = alt.Chart(inline_data(measured)).encode(x=x, color=colour)
+    layers = [
+        chart.mark_line(opacity=0.5).encode(y=y),
+        chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("low:Q"), y2="high:Q"),
+        chart.mark_point(filled=True, size=60).encode(y=y, shape=shape),
+    ]
+    further: list[tuple[Marks, dict[str, Any]]] = [
+        (trials, {"type": "circle", "size": 22, "opacity": 0.35}),
+        (theory, {"type": "line", "strokeDash": [4, 3]}),
+        (published, {"type": "point", "shape": "diamond", "size": 110, "strokeWidth": 1.6}),
+    ]
+    for marks, look in further:
+        if marks:
+            layers.append(alt.Chart(inline_data(marks), mark=alt.MarkDef(**look)).encode(x=x, y=y, color=colour))
+    return alt.layer(*layers).properties(width=290, height=260)

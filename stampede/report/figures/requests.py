@@ -1,43 +1,37 @@
-"""Pictures of single requests, drawn from the rows of trials: overhead, visits, bursts, connections."""
-
-from collections import Counter
+"""Pictures of single requests, drawn from the rows of trials: overhead and bursts."""
 
 import altair as alt
 import duckdb
 
-from stampede.evaluate.metrics import bursts, visits
+from stampede.evaluate.metrics import MetricName, bursts
 from stampede.evaluate.metrics.workers import labels
-from stampede.records.claims import Measure
 from stampede.records.plural import plural
 from stampede.records.run import TABLED_BURST, Run
 from stampede.records.summary import Summary
 from stampede.report.figures.drawing import (
     CROSS,
-    FAILED,
     FLOOR_MS,
-    LIGHT,
     MEASURED,
     PUBLISHED,
     WIDTH,
     Marks,
-    divisor_subtitle,
     inline_data,
     jitter,
-    kind_colours,
-    measured_rows,
-    panel_title,
-    read_first_trials,
-    spaced,
     stacked,
     style_chart,
-    time_axis,
     variant_axis,
-    variant_names,
 )
-from stampede.report.wording import load_suffix, number, percent
+from stampede.report.wording import divisor_suffix, load_suffix, number
 
-DOTS, VISITS = 100, 2000
-"""Each row of the overhead figure has at most so many dots, and each panel of visits."""
+DOTS = 100
+"""Each row of the overhead figure has at most so many dots."""
+FAILED = "refused or failed"
+
+
+def _divisor_subtitle(run: Run, metric: MetricName, load: str) -> str:
+    """Return the end of a subtitle that says by what published figures were divided; empty if they were not."""
+    by = {row.divided_by for row in run.published if row.metric == metric and row.load in (None, load)} - {1}
+    return "".join(f"; published{divisor_suffix(divisor)}" for divisor in sorted(by))
 
 
 def overhead(
@@ -54,7 +48,11 @@ def overhead(
            WHERE load = $load AND request_class = $request_class AND error IS NULL GROUP BY variant""",
         {"load": load, "request_class": request_class},
     ).fetchall()
-    measured = {variant: spaced(values, DOTS) for variant, values in rows}
+    parts = [(n + 0.5) / DOTS for n in range(DOTS)]
+    measured = {
+        variant: values if len(values) <= DOTS else [values[int(part * len(values))] for part in parts]
+        for variant, values in rows
+    }
     order = [variant.name for variant in run.variants_under(load)]
     dots = [
         {"variant": variant, "overhead": max(value, FLOOR_MS), "offset": jitter(index), "kind": "measured"}
@@ -73,8 +71,9 @@ def overhead(
     ]
     scale = alt.Scale(type="log", nice=False, padding=10)
     x = alt.X("overhead:Q", title=f"overhead of {request_class} requests, ms", scale=scale)
-    y = variant_axis(order, grid=True)
-    colour = kind_colours({"measured": MEASURED, "published": PUBLISHED})
+    y = variant_axis(order)
+    kinds = alt.Scale(domain=["measured", "published"], range=[MEASURED, PUBLISHED])
+    colour = alt.Color("kind:N", title=None, legend=alt.Legend(orient="top"), scale=kinds)
     offset = alt.YOffset("offset:Q", scale=alt.Scale(domain=[-1.4, 1.4]))
     circles = alt.Chart(inline_data(dots)).mark_circle(size=26, opacity=0.55)
     layers = [circles.encode(x=x, y=y, yOffset=offset, color=colour)]
@@ -89,7 +88,7 @@ def overhead(
     size = f"{fewest} to {most}" if fewest < most else f"{most}"
     what = "request" if 0 < most <= DOTS else "hundredth of the requests"
     subtitle = f"{size} requests a variant, {plural(run.trials, 'trial')}; each dot is one {what}"
-    subtitle += divisor_subtitle(run, "overhead", load)
+    subtitle += _divisor_subtitle(run, "overhead", load)
     return style_chart(alt.layer(*layers), worst_and_best(summary, load, request_class), subtitle, 46 * len(order))
 
 
@@ -112,62 +111,6 @@ def worst_and_best(summary: Summary, load: str, request_class: str) -> str:
     return f"How long {request_class} requests waited"
 
 
-_SUCCEEDED, _OTHERWISE = "succeeded", "failed for another reason"
-_FAILURES = ("#d62728", "#e69f00", "#a0529c", "#2e8b57", "#56b4e9", "#8c564b")
-"""The colours of the most frequent reasons; all other reasons together have one more colour."""
-
-
-def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw when each visit came, how long it took, and whether it succeeded or why it failed; a panel for each variant.
-
-    The picture shows each variant's first trusted trial. The panels share the axes, and the last panel has the labels
-    of the time axis. None: no visit was made.
-    """
-    told = read_first_trials(run, summary, load, lambda key: visits.read_visits(database, key))
-    if not told:
-        return None
-    shown = [visit for made in told.values() for visit in made]
-    reasons = Counter(visit.outcome for visit in shown if visit.outcome is not None)
-    colours = {_SUCCEEDED: MEASURED} | {
-        reason: colour for (reason, _), colour in zip(reasons.most_common(len(_FAILURES)), _FAILURES, strict=False)
-    }
-    colours |= {_OTHERWISE: "#7f7f7f"} if len(reasons) > len(_FAILURES) else {}
-    took_ms = [1000 * visit.took_s for visit in shown]
-    domain = [max(FLOOR_MS, min(took_ms) / 1.3), max(1.0, max(took_ms) * 1.3)]
-    y = alt.Y("took:Q", title="visit time, ms", axis=alt.Axis(minExtent=50, tickCount=4))
-    y = y.scale(type="log", domain=domain, nice=False)
-    colour = alt.Color("outcome:N", title=None).scale(domain=[*colours], range=[*colours.values()])
-    colour = colour.legend(orient="top", columns=2, labelLimit=310, symbolOpacity=1)
-    lasted_s = max(visit.arrived_s for visit in shown) or 1.0
-    panels = []
-    for name, made in told.items():
-        x = time_axis("came:Q", lasted_s, "seconds since the first visit came", last=name == [*told][-1])
-        dots = [
-            {
-                "came": round(visit.arrived_s, 3),
-                "took": max(round(1000 * visit.took_s, 2), FLOOR_MS),
-                "outcome": _OTHERWISE if (outcome := visit.outcome or _SUCCEEDED) not in colours else outcome,
-            }
-            for visit in spaced(made, VISITS)
-        ]
-        circles = alt.Chart(inline_data(dots)).mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=colour)
-        failed = sum(visit.outcome is not None for visit in made) or "none"
-        title = panel_title(f"{name}: {failed} of {len(made)} visits failed")
-        panels.append(alt.layer(circles).properties(title=title, width=WIDTH, height=110))
-    which = "first trial of each variant, invalid trials left out; a dot is a visit"
-    many = max(map(len, told.values())) > VISITS
-    which += f"; a panel shows at most {VISITS} visits, evenly spaced" * many
-    rows = measured_rows(summary, load, Measure(metric="visits_failed", stat="share"))
-    shares = {name: row.measured or 0.0 for name, row in rows.items()}
-    says = "No visit failed"
-    if any(shares.values()):
-        worst, best = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
-        others = "none" if shares[best] == 0 else percent(shares[best])
-        compared = f" with {worst}, {others} with {best}" * (shares[worst] != shares[best])
-        says = f"{percent(shares[worst])} of the visits failed{compared}"
-    return style_chart(stacked(panels, spacing=10), says + load_suffix(run, load), which, None)
-
-
 _WAITS, _AT_WORK, _AS_PUBLISHED = "it waits", "a worker is at work on it", "answered, as published"
 _WORKERS = ("#1f5fa8", "#e69f00", "#2e8b57", "#a0529c", "#56b4e9", "#8c564b", "#7f7f7f", "#17becf")
 """The colours of workers. If there are more workers than colours, all workers have the same colour."""
@@ -182,7 +125,13 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     size = run.load(load).burst
     if not size or not run.load(load).has_small_bursts:
         return None
-    told = read_first_trials(run, summary, load, lambda key: bursts.read_first_burst(database, key, size))
+    firsts = summary.first_trials(load)
+    found = {
+        variant.name: bursts.read_first_burst(database, (variant.name, load, firsts[variant.name]), size)
+        for variant in run.variants
+        if variant.name in firsts
+    }
+    told = {name: stairs for name, stairs in found.items() if stairs}
     if not told:
         return None
     most = max(len({stair.worker for stair in stairs if stair.worker}) for stairs in told.values())
@@ -207,7 +156,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     came = f"One of {size} requests kills its worker" if run.load(load).crashes else f"{size} requests at once"
     title = f"{came}: how long each waits, and when a worker is at work on it{load_suffix(run, load)}"
     which = "first burst of each variant, invalid trials left out; each row is a request, in order of completion"
-    which += divisor_subtitle(run, "response_time", load)
+    which += _divisor_subtitle(run, "response_time", load)
     return style_chart(stacked(panels, spacing=8), title, which, None)
 
 
@@ -216,7 +165,8 @@ def _burst_panel(
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw the bars of one variant; all panels share the time axis, and the last panel has its labels."""
     places = max(mark["place"] for mark in marks)
-    x = time_axis("from:Q", lasted_s, "seconds since the burst was sent", last=last)
+    x = alt.X("from:Q", title="seconds since the burst was sent" if last else None)
+    x = x.scale(domain=[0, lasted_s], nice=False).axis(labels=last, ticks=last)
     y = alt.Y("place:O", title=None).scale(domain=[*range(1, places + 1)])
     labelled = sorted({1, places, *range(10, places - 2, 10)})
     y = y.axis(values=labelled, labelFontSize=8, minExtent=30, ticks=False, domain=False, labelOverlap=False)
@@ -247,47 +197,5 @@ def _burst_panel(
     if len(answered_s) < len(stairs):
         says.append(f"{len(stairs) - len(answered_s)} of {len(stairs)} {FAILED}")
     height = (8 if places <= TABLED_BURST else 5) * places
-    title = panel_title(f"{name}: {', '.join(says)}")
+    title = alt.Title(f"{name}: {', '.join(says)}", anchor="start", fontSize=11, fontWeight="normal", offset=3)
     return alt.layer(*layers).properties(title=title, width=WIDTH, height=max(18, height))
-
-
-_SINGLES = "connections with one request each"
-
-
-def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt.TopLevelMixin | None:
-    """Draw how many requests each connection brought to which worker; None: each connection brought one request."""
-    rows = database.execute(
-        """SELECT variant, worker, connection, count(*) AS requests
-           FROM requests SEMI JOIN (SELECT variant, min(trial) AS trial FROM requests WHERE load = $load GROUP BY ALL)
-               AS first USING (variant, trial)
-           WHERE load = $load AND error IS NULL AND connection IS NOT NULL GROUP BY ALL
-           ORDER BY requests DESC, worker, connection""",
-        {"load": load},
-    ).fetchall()
-    if not any(requests > 1 for *_, requests in rows):
-        return None
-    values = []
-    for variant in variant_names(run):
-        mine = [row[1:] for row in rows if row[0] == variant]
-        names = labels(row[0] for row in mine)
-        singles = Counter(worker for worker, _, requests in mine if requests == 1)
-        kept = [(worker, requests, "one connection") for worker, _, requests in mine if requests > 1]
-        kept += [(worker, singles[worker], _SINGLES) for worker in names if singles[worker]]
-        values += [
-            {"variant": variant, "worker": names[worker], "requests": requests, "kind": kind, "rank": rank}
-            for rank, (worker, requests, kind) in enumerate(kept)
-        ]
-    bars = (
-        alt.Chart(inline_data(values))
-        .mark_bar(stroke="white", strokeWidth=0.7)
-        .encode(
-            x=alt.X("requests:Q", title="requests", stack=True),
-            y=alt.Y("worker:N", title=None, sort=None),
-            order=alt.Order("rank:Q"),
-            color=kind_colours({"one connection": MEASURED, _SINGLES: LIGHT}),
-            row=alt.Row("variant:N", sort=variant_names(run), title=None).header(labelAngle=0, labelAlign="left"),
-        )
-        .properties(width=440, height=60)
-    )
-    title = f"Which connection brought the requests to which worker{load_suffix(run, load)}"
-    return style_chart(bars, title, "first trial of each variant; a dark segment is one connection", None)

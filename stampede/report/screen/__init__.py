@@ -31,8 +31,7 @@ _STYLES = {
 class _Part(NamedTuple):
     """A paragraph, how many lines it takes at most, and how early it gives way if the screen is full (0: never).
 
-    What an app says is not cut, because the remedy is at its end: it is whole, or not there. ``whole``: it is one line,
-    however long, which somebody may paste.
+    ``whole``: it is one line, however long, which somebody may paste.
     """
 
     text: str
@@ -98,10 +97,7 @@ def _below(run: Run, summary: Summary, section: Section | None) -> Iterator[_Par
 
 
 def _lines(part: _Part) -> list[Text]:
-    """Return the lines of a paragraph; the last line ends with an ellipsis if the paragraph is longer.
-
-    The lines of an item of a list are indented below its first word.
-    """
+    """Return the lines of a paragraph; the last line ends with an ellipsis if the paragraph is longer."""
     indent = "  " if part.text.startswith("- ") else ""
     text = Text(part.text.removeprefix("- "), style=part.style)
     lead = part.text.partition(":")[0]

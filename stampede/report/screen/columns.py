@@ -48,10 +48,9 @@ class Lead(NamedTuple):
 def deciding_columns(run: Run, summary: Summary, measures: Sequence[Measure] = ()) -> tuple[list[Group], Lead | None]:
     """Return the columns of the table on the screen, at most ``MOST_COLUMNS``, and the leading column.
 
-    A quantity counts 100 if a claim answers the question with it, 10 if a claim names a cure by it, and 1 for any other
-    claim. A percentile brings the usual percentiles with it. Of a group that does not fit, the first statistics are
-    there; the last column is only for what answers the question or names a cure. Without claims, the columns are the
-    ``measures`` of an app or, without these, the overhead of the most frequent requests and the avoidable waits.
+    A quantity weighs what its claims weigh, and a percentile brings the usual percentiles with it. The last column is
+    only for what answers the question or names a cure. Without claims, the columns are the ``measures`` of an app or,
+    without these, the overhead of the most frequent requests and the avoidable waits.
     """
     heaviest = max(run.claims, key=lambda claim: _WEIGHTS[claim.role], default=None)
     if not heaviest and measures:

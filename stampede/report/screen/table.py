@@ -116,10 +116,7 @@ def _columns(
 
 
 def _head(columns: Sequence[_Column], name_width: int, corner: str) -> tuple[list[str], list[int]]:
-    """Return the lines above the rows, and the width of each column, with room for the titles of groups.
-
-    ``corner`` says what all columns are about. The title of a single column includes its statistic.
-    """
+    """Return the lines above the rows, and the width of each column, with room for the titles of groups."""
     widths = [column.width for column in columns]
     spans = [place for place, column in enumerate(columns) if column.title] + [len(columns)]
     blocks: list[list[str]] = []

@@ -61,10 +61,7 @@ def _reasons(summary: Summary) -> list[str]:
 
 
 def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: int, most: int = 2) -> Iterator[str]:
-    """Yield how many claims have each verdict, and a line for each claim that does not hold, at most ``most``.
-
-    The claims in ``shown`` have a sentence already.
-    """
+    """Yield how many claims have each verdict, and at most ``most`` that do not hold and are not yet ``shown``."""
     pairs = [*zip(run.claims, summary.claims, strict=True)]
     if not pairs:
         return
@@ -96,10 +93,7 @@ def more_trials(summary: Summary) -> str:
 
 
 def next_lines(run: Run, summary: Summary, report: str, tables: str, width: int) -> Iterator[str]:
-    """Yield where the report is, the command ``tables`` that prints all tables of this run, and what to type next.
-
-    Of several commands, the most useful one that fits into the width is there.
-    """
+    """Yield where the report is, the command ``tables`` that prints all tables, and the first of what to type next."""
     lines = (f"Report: {report} · all tables: {tables}", f"Report: {report} · {tables}")
     fitting = [line for line in lines if len(line) <= width][:1]
     yield from fitting or (f"Report: {report}", f"All tables: {tables}")

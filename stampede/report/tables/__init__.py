@@ -24,10 +24,7 @@ class Table:
     note: str = ""
 
     def kind(self, row: Sequence[str]) -> str:
-        """Return of which kind a row is, by which it has its colour; empty: of no kind.
-
-        The kind is the verdict of the row, or the first word in the column that has no name (published, …).
-        """
+        """Return a row's verdict, or the first word in the column without a name, by which it has its colour."""
         if "verdict" in self.head:
             return row[self.head.index("verdict")].rpartition(", ")[2]
         return row[self.head.index("")].partition(" ")[0] if "" in self.head else ""
@@ -48,10 +45,7 @@ class Table:
         return self.only([place for place, name in enumerate(self.head) if name not in names]).without_gaps()
 
     def without_gaps(self) -> "Table":
-        """Return the table without the rows that have no figure, and without the columns that have nothing at all.
-
-        How many requests or visits there were is no figure.
-        """
+        """Return the table without the rows that have no figure but counts, and without columns that have nothing."""
         figures = [place for place in range(self.words, len(self.head)) if self.head[place] not in COUNTS]
         rows = [row for row in self.rows if not figures or any(row[place] not in _EMPTY for place in figures)]
         kept = [place for place in range(len(self.head)) if any(row[place] not in _EMPTY for row in rows)]

@@ -42,10 +42,7 @@ def comparison_answer(a: Side, b: Side, found: Sequence[Change]) -> str:
 def comparison_tables(
     found: Sequence[Change], differs: Sequence[tuple[str, str, str]], *, every: bool = True
 ) -> list[Table]:
-    """Return what differs between two sides: how they were measured, and what was measured.
-
-    ``every``: also the values that may differ by chance only.
-    """
+    """Return what differs between two sides; ``every``: also the values that may differ by chance only."""
     tables = []
     if differs:
         tables.append(Table("How they differ", ("setting", "a", "b"), differs, words=3))

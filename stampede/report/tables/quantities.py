@@ -1,42 +1,38 @@
-"""Tables of what was published, predicted and measured, of visits and failures, bursts, workers and clocks."""
+"""Tables of what was published, predicted and measured, of failures and bursts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from statistics import mean, median
+from statistics import median
 
-from stampede.evaluate.metrics import METRICS, MetricName, Statistic
+from stampede.evaluate.metrics import METRICS, MetricName
 from stampede.evaluate.metrics.bursts import ordinal
 from stampede.evaluate.metrics.metric import PRINTED, Metric
 from stampede.records.plural import plural
 from stampede.records.run import Run
-from stampede.records.summary import Estimate, Summary, WorkerRow
+from stampede.records.summary import Estimate, Summary
 from stampede.report.spread import COUNTED, INTERVAL, POOLED, is_certain, line_ends, word_list
 from stampede.report.tables import Table
 from stampede.report.wording import (
     capitalised,
     divisor_suffix,
     load_suffix,
-    median_suffix,
     metric_phrase,
     number,
-    percent,
     plain_name,
     whole_number,
 )
 
 
 def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield the tables of each load, metric by metric, and for each metric the most frequent class of request first.
+    """Yield the tables of each load by metric, and of each metric the most frequent class of request first.
 
     There is a table for everything that was published or claimed, and for the metrics whose declarations say so.
     """
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name]
-        frequency = {
-            row.request_class: row.n for row in sorted(rows, key=lambda row: row.n) if row.metric == "overhead"
-        }
+        by_frequency = sorted((row for row in rows if row.metric == "overhead"), key=lambda row: row.n)
+        frequency = {None: 0} | {row.request_class: row.n for row in by_frequency}
         classes = sorted(frequency, key=lambda name: (name is None, -frequency[name], name or ""))
         claimed = [part for claim in run.claims for part in claim.quantities if part.load in (None, load.name)]
         wanted = {(row.metric, row.request_class) for row in rows if row.published is not None}
@@ -59,10 +55,7 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
 
 
 def legend(run: Run, tables: Iterable[Table]) -> list[str]:
-    """Return what the lines of tables of quantities mean, each a sentence without a capital letter and a full stop.
-
-    Variants that share cores slow each other down, so predictions say for how many variants side by side they are.
-    """
+    """Return what the lines of tables of quantities mean, each a sentence without a capital letter and a full stop."""
     kinds = {row[1] for table in tables for row in table.rows}
     at_once = max(min(run.jobs, len(run.variants_under(load.name))) for load in run.loads)
     variants = f"{at_once} variants side by side" if at_once > 1 else "one variant at a time"
@@ -164,123 +157,15 @@ def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
             yield table
 
 
-def workers_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield how many requests each worker answered, the smallest number first, by variant and class of request."""
-    for load in (load.name for load in run.loads if run.has_several_workers(load.name)):
-        published = {
-            (row.variant, row.request_class): sorted(row.counts)
-            for row in run.published
-            if row.counts and row.load in (None, load)
-        }
-        lines = []
-        for variant in run.variants:
-            mine = [
-                row for row in summary.workers if (row.variant, row.load) == (variant.name, load) and row.request_class
-            ]
-            for request_class in sorted({row.request_class or "" for row in mine}):
-                rows = [row for row in mine if row.request_class == request_class]
-                counts = counts_by_worker(rows, 0 if variant.elastic else variant.workers)
-                shown = (published.get((variant.name, request_class), []), counts)
-                lines.append((variant.name, request_class, *(" ".join(map(str, numbers)) for numbers in shown)))
-        if lines:
-            which = f", mean of {run.trials} trials" if run.trials > 1 else ""
-            head = ("variant", "request", "published", "measured")
-            title = f"Requests by worker, least first{which}{load_suffix(run, load)}"
-            yield Table(title, head, lines, words=4).without_gaps()
-
-
-def counts_by_worker(rows: Sequence[WorkerRow], workers: int) -> list[int]:
-    """Return the requests per worker, the smallest number first; idle workers count as zero.
-
-    Of several trials, return means, rounded to whole requests: of the least busy workers of all trials, and so on.
-    """
-    by_trial: dict[int, list[int]] = {}
-    for row in rows:
-        by_trial.setdefault(row.trial, []).append(row.requests)
-    most = max(workers, *map(len, by_trial.values()))
-    ranked = [[0] * (most - len(counts)) + sorted(counts) for counts in by_trial.values()]
-    return [round(mean(counts)) for counts in zip(*ranked, strict=True)]
-
-
-def not_predicted_table(run: Run, summary: Summary) -> Table:
-    """Return which variants theory cannot predict, and which mechanism is missing."""
-    rows = [(f"{row.variant}{load_suffix(run, row.load)}", row.missing) for row in summary.not_predicted]
-    return Table("Without a prediction", ("variant", "because theory lacks"), rows, words=2)
-
-
-def clocks_table(run: Run, summary: Summary) -> Table | None:
-    """Return the clocks of the trial whose clocks are the least certain; None: every trial ran on one machine."""
-    clocks = max(summary.clocks, key=lambda trial: trial.apart_ms, default=None)
-    if clocks is None:
-        return None
-    load = f", {clocks.load}" if len(run.loads) > 1 else ""
-    trial = f", trial {clocks.trial}" if run.trials > 1 else ""
-    note = "no request went from one machine to another machine"
-    if clocks.pair is not None:
-        note = f"times of {' and '.join(clocks.pair)} can be compared to within ± {number(clocks.apart_ms)} ms"
-    return Table(
-        f"Clocks in the trial in which they are the least certain: {clocks.variant}{load}{trial}",
-        ("machine", "ahead of the lab, ms", "gains, ppm", "uncertain, ± ms"),
-        [
-            (row.machine, number(row.ahead_ms), number(row.drift_ppm), number(row.uncertain_ms))
-            for row in clocks.machines
-        ],
-        note=note,
-    )
-
-
 def counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield the tables of visits, of failures and of staircases."""
-    yield from visits_tables(run, summary)
+    """Yield the tables of failures and of staircases."""
     yield from errors_tables(run, summary)
     yield from stairs_tables(run, summary)
 
 
-_COLUMNS: dict[str, tuple[MetricName, Statistic, Callable[[float | None], str]]] = {
-    "capacity": ("capacity", "per_second", partial(_count, "visits")),
-    "failed": ("visits_failed", "share", percent),
-    **{stat: ("visit", stat, number) for stat in ("min", "p50", "avg", "max")},
-    "rows": ("rows_written", "count", partial(_count, "rows")),
-}
-
-
-def visits_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield a table of visits for each load that made visits: failures, times of successful visits, and rows written.
-
-    The figures are medians over trials, but ``visits`` counts the visits of all trials. If the rate does not climb,
-    there is a column for the rate; otherwise, if a capacity was found, there is a column for the capacity. If figures
-    of a variant were published, they have a line of their own below the variant's line.
-    """
-    for load in run.loads:
-        rows = [row for row in summary.rows if row.load == load.name and row.request_class is None]
-        levels = [row for row in summary.rate_steps if row.load == load.name]
-        steady = 0 < len(levels) == len({(row.variant, row.trial) for row in levels})
-        has_capacity = not steady and any(row.metric == "capacity" for row in rows)
-        columns = {name: column for name, column in _COLUMNS.items() if name != "capacity" or has_capacity}
-        lines: list[tuple[str, ...]] = []
-        for name in (variant.name for variant in run.variants_under(load.name)):
-            failed = summary.row(name, load.name, None, "visits_failed", "share")
-            if not failed or failed.median is None:
-                continue
-            due = [row.per_s for row in levels if row.variant == name]
-            rate = [_count("visits", float(median(due))) if due else "–"] * steady
-            found = [
-                (summary.row(name, load.name, None, metric, stat), said) for metric, stat, said in columns.values()
-            ]
-            lines.append((name, str(failed.n), *rate, *(said(row.median if row else None) for row, said in found)))
-            if any(row.published is not None for row in rows if row.variant == name):
-                shown = [said(row.published if row else None) for row, said in found]
-                lines.append(("  published", "–", *["–"] * steady, *shown))
-        if lines:
-            head = ("variant", "visits", *["per s"] * steady, *columns)
-            yield Table(f"Visits, ms{load_suffix(run, load.name)}{median_suffix(run)}", head, lines).without_gaps()
-
-
 def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield a table of why requests failed under each load, for each variant the most frequent reasons first.
-
-    A count is the median over the trusted trials. A trial in which a reason did not occur counts as zero.
-    """
+    """Yield a table of why requests failed under each load: medians over trusted trials, the most frequent first."""
+    of_trials = f", median of {run.trials} trials" if run.trials > 1 else ""
     for load in run.loads:
         lines: list[tuple[str, ...]] = []
         for name in (variant.name for variant in run.variants_under(load.name)):
@@ -298,7 +183,7 @@ def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
                 lines.append((name, "", others, _count("requests", sum(counts[reason] for reason in rest))))
         if lines:
             head = ("variant", "request", "error", "requests")
-            yield Table(f"Why requests failed{load_suffix(run, load.name)}{median_suffix(run)}", head, lines, words=3)
+            yield Table(f"Why requests failed{load_suffix(run, load.name)}{of_trials}", head, lines, words=3)
 
 
 _ERRORS = 8

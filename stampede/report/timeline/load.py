@@ -20,8 +20,9 @@ COLOURS = ("#e69f00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#8c6d31")
 class LoadTimeline(NamedTuple):
     """The trials of one load. ``pair`` are the places of the two variants that are shown first.
 
-    At most ``most`` requests of each variant are shown. The last of ``trials`` may be ``computed``: the requests of the
-    first shown variant, served in other ways.
+    At most ``most`` requests of each variant are shown; ``sampled``: any has more. The last of ``trials`` may be
+    ``computed``: the requests of the first shown variant, served in other ways. ``colours`` are those of classes,
+    ``alt`` says what the timeline shows.
     """
 
     load: str
@@ -31,36 +32,16 @@ class LoadTimeline(NamedTuple):
     classes: list[str]
     asked: dict[str, str]
     most: int
-
-    @property
-    def alt(self) -> str:
-        """What the timeline shows, in words."""
-        return " ".join(f"{self.trials[place].variant}: {self.trials[place].says}." for place in self.pair)
-
-    @property
-    def sampled(self) -> bool:
-        """Whether any variant has more requests than are shown."""
-        return any(trial.window for trial in self.trials)
-
-    @property
-    def of_threads(self) -> bool:
-        """Whether the rows of every worker are threads."""
-        return all(trial.of_threads for trial in self.trials)
-
-    @property
-    def knows_free_threads(self) -> bool:
-        """Whether it is known for any variant how many threads each of its workers has."""
-        return any(trial.blocked is not None for trial in self.trials)
+    colours: list[tuple[str, str]]
+    alt: str
+    sampled: bool
+    of_threads: bool
+    knows_free_threads: bool
 
     @property
     def measured(self) -> list[TrialTimeline]:
         """The trials that were measured."""
         return [trial for trial in self.trials if not trial.computed]
-
-    @property
-    def colours(self) -> list[tuple[str, str]]:
-        """Each class of request with its colour."""
-        return [(name, COLOURS[place % len(COLOURS)]) for place, name in enumerate(self.classes)]
 
     @property
     def table(self) -> Table:
@@ -111,7 +92,20 @@ def load_timeline(run: Run, lanes: LoadLanes) -> LoadTimeline:
         title = f"{capitalised(waits[0])} waited while another worker had a free thread{rest}"
     title += f" ({lanes.load.name})" if load_suffix(run, lanes.load.name) else ""
     classes = longest_first({name: high for name, (_, high) in ranges.items()})
-    return LoadTimeline(lanes.load.name, title, shown, lanes.pair, classes, asked, most)
+    return LoadTimeline(
+        lanes.load.name,
+        title,
+        shown,
+        lanes.pair,
+        classes,
+        asked,
+        most,
+        colours=[(name, COLOURS[place % len(COLOURS)]) for place, name in enumerate(classes)],
+        alt=" ".join(f"{trial.variant}: {trial.says}." for trial in pair),
+        sampled=any(trial.window for trial in shown),
+        of_threads=all(trial.of_threads for trial in shown),
+        knows_free_threads=any(trial.blocked is not None for trial in shown),
+    )
 
 
 def longest_first(service_times: Mapping[str, float]) -> list[str]:

@@ -30,11 +30,9 @@ class TrialTimeline:
     """One trial, as ``trial.js`` reads it. Times are whole tenths of a millisecond: short as text, finer than a screen.
 
     A lane has a row for each thread, or, if a thread works on several requests at once, for each request under way.
-    ``blocked`` says for each worker when all its threads were busy while another worker had a free thread; None: that
-    is unknown. ``stalls`` says when the service that the servers call answered nobody. Both are differences between
-    begins and ends. ``window`` is from and to when requests are shown; None: all requests are shown. ``avoidable`` is
-    how many requests waited while another worker had a free thread; if they are all of one class, among several
-    classes, this is ``avoidable_class``.
+    ``blocked`` (when all threads of each worker were busy while another worker had a free one; None: unknown) and
+    ``stalls`` (when a called service answered nobody) are differences between begins and ends. ``window``: not all
+    requests are shown. ``avoidable`` requests waited avoidably; if all are of one class of several, it is named.
     """
 
     variant: str
@@ -122,9 +120,8 @@ def trial_timeline(trial: LaneTrial, most: int, around_s: float) -> TrialTimelin
 def thread_rows(rows: Sequence[LaneRequest], threads: int | None) -> tuple[list[int], bool]:
     """Return the row of each request at its worker, and whether a row is a thread.
 
-    A row is a thread unless a thread of any worker works on several requests at once, as an event loop does. A request
-    then gets the first row that is free. If a worker has had more than ``threads`` threads, because its pool ended some
-    and started others, a new thread gets the row that has been free for the longest time.
+    A row is a thread unless any thread works on several requests at once, as an event loop does; a request then has the
+    first free row. If a pool has replaced threads, a new thread gets the row that has been free for the longest time.
     """
     order = sorted((i for i, row in enumerate(rows) if row.worker is not None), key=lambda i: rows[i].began_s or 0.0)
     until: dict[tuple[str | None, int], float] = {}
@@ -159,9 +156,8 @@ def _request_columns(
 ) -> dict[str, list[Any]]:  # fmt: skip
     """Return the requests at the indices ``shown`` as columns for the script: differences, which are short as text.
 
-    ``number`` and ``sent`` are differences to the request before; ``wait``, ``work`` and ``back`` are from sent to
-    began, from began to ended, and from ended to answered. A request that failed has worker -1, and its ``wait`` ends
-    when it failed. ``places`` has the row of each request at its worker; ``last`` is when the trial ended.
+    ``number`` and ``sent`` are differences to the request before; ``wait``, ``work`` and ``back`` follow each other. A
+    request that failed has worker -1, and its ``wait`` ends when it failed. ``last`` is when the trial ended.
     """
     columns: dict[str, list[Any]] = {name: [] for name in _NAMES}
     errors: dict[str, int] = {}

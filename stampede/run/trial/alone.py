@@ -1,14 +1,18 @@
-"""Single requests to somebody's own application before any load: whether it answers them, and how long they take."""
+"""Before any load of somebody's own application: single requests to it, and the sessions of users who log in."""
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from pydantic import Field, TypeAdapter
+
 from stampede.docker.client import DockerError
 from stampede.docker.containers import ContainerInfo
+from stampede.docker.redaction import mask
 from stampede.records.classes import OwnRequestClass, fill
+from stampede.records.model import Model
 
 REQUESTS = 3
 """How many requests of each class are sent; the first one is not counted, because applications load modules late."""
@@ -19,6 +23,9 @@ MOST_S = 60
 """After this time, no further class is asked."""
 BODY_BYTES = 4096
 """How much of an answer's body is kept."""
+LOGGED_IN_WITHIN_S = 600
+"""How long all users together may take to log in."""
+_READ = "until [ -e /tmp/logged-in ]; do sleep 0.1; done; cat /tmp/sessions.json"
 _HARMLESS = ("GET", "HEAD")
 _BROKEN_OFF = re.compile(r"^curl: \((?!23\))", re.MULTILINE)
 """What curl says if an answer is not complete; with 23, only nobody reads the rest of the body any more."""
@@ -124,3 +131,49 @@ async def ask(
     complete = not _BROKEN_OFF.search(problem)
     return Answer(int(status) * complete, 1000 * float(took_s), location.strip(), body.decode(errors="replace"),
                   problem.strip(), front.origin)  # fmt: skip
+
+
+class Session(Model):
+    """What a user who has logged in sends: cookies, and the token of a bearer."""
+
+    cookies: dict[str, str] = Field({})
+    token: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of a single request of this user."""
+        cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        found = {"Cookie": cookies, "Authorization": f"Bearer {self.token}" if self.token else ""}
+        return {name: value for name, value in found.items() if value}
+
+    @property
+    def by_word(self) -> dict[str, str]:
+        """The cookies by the words that requests have for them."""
+        return {f"cookie.{name}": value for name, value in self.cookies.items()}
+
+
+class Refusal(Model):
+    """Why a user is not logged in, as the end of a sentence about the request, and what the application said."""
+
+    problem: str
+    said: str
+
+
+def without_sessions(said: bytes, sessions: Sequence[Session]) -> bytes:
+    """Return what a program said without cookies and tokens, and without later values of the same cookies."""
+    secrets = [(name, value) for session in sessions for name, value in session.cookies.items()]
+    said = mask(said, [*secrets, *(("token", session.token) for session in sessions)])
+    for name in dict.fromkeys(name.encode() for name, _ in secrets):
+        said = re.sub(rb"\b" + re.escape(name) + rb"=[^\s;,'\"]+", name + b"=$" + name, said)
+    return said
+
+
+async def wait_for_sessions(generator: ContainerInfo) -> Sequence[Refusal | Session]:
+    """Return the sessions of the users of a load generator that has started, as soon as they have logged in.
+
+    If a user is not logged in, return why. Raise DockerError if the load generator ends before.
+    """
+    return _SESSIONS.validate_json(await generator.execute("sh", "-c", _READ, within_s=LOGGED_IN_WITHIN_S))
+
+
+_SESSIONS: TypeAdapter[list[Refusal | Session]] = TypeAdapter(list[Refusal | Session])

@@ -16,10 +16,9 @@ from stampede.records.classes import Login, OwnRequestClass
 from stampede.records.run import USER_SERVICE
 from stampede.report.wording import shortened
 from stampede.run.trial import reasons
-from stampede.run.trial.alone import Answer, ask
-from stampede.run.trial.login import Refusal, Session, wait_for_sessions
+from stampede.run.trial.alone import Answer, Refusal, Session, ask, wait_for_sessions
 from stampede.run.trial.trial import UNHEALTHY, Trial
-from stampede.servers.workload import BESIDE
+from stampede.servers.base import BESIDE
 
 LINES = 12
 """How many lines of a log are shown."""

@@ -1,7 +1,7 @@
 """Ask the containers of a trial for their settings, their counters and their logs, and keep the answers."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +9,10 @@ from typing import Literal
 
 from stampede.docker.client import DockerError
 from stampede.docker.containers import ContainerInfo, is_generator
-from stampede.evaluate.metrics.servers import cut_logs
-from stampede.evaluate.read.observation import SENT, WRITTEN, read_containers
+from stampede.evaluate.read.observation import SENT, WRITTEN
 from stampede.records.folder import write_whole
 from stampede.records.run import ContainerLog
-from stampede.servers.workload import BESIDE
+from stampede.servers.base import BESIDE
 
 OBSERVED_WITHIN_S = 60
 """How long a container may take to answer: a database that hangs never answers."""
@@ -80,14 +79,3 @@ def log_record(said: bytes, with_times: bytes, before: LogStart) -> ContainerLog
     """
     cut = bool(before.line) and not with_times.startswith(before.line)
     return ContainerLog(kept=len(said), before=before.size, cut=cut)
-
-
-def note_cuts(part: Path, logs: Mapping[str, ContainerLog]) -> None:
-    """Put a line before each log in a trial's folder that lacks its beginning: how much of how much is there."""
-    if not any(log.cut for log in logs.values()):
-        return
-    written = {container.name: container.after.written for container in read_containers(part) if container.after}
-    for name, there in cut_logs(logs, written).items():
-        path = part / f"{name}.log"
-        notice = f"==> The beginning of this log is missing: {there} follow. <==\n"
-        path.write_bytes(notice.encode() + path.read_bytes())

@@ -8,7 +8,7 @@ from pathlib import Path
 from stampede.docker.commands import meaning_of
 from stampede.docker.containers import ContainerInfo
 from stampede.plan import PlannedTrial
-from stampede.servers.workload import BESIDE
+from stampede.servers.base import BESIDE
 
 
 class TrialFailed(Exception):

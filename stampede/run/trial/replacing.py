@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from stampede.docker.client import DockerError
-from stampede.servers.replaced import Replaced
+from stampede.servers.base import Replaced
 
 if TYPE_CHECKING:
     from stampede.run.trial.trial import Trial

@@ -15,30 +15,28 @@ from typing import Any, Literal
 
 from stampede.docker.client import DockerError, Machine, together
 from stampede.docker.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
-from stampede.docker.cluster.images import image_difference
 from stampede.docker.cluster.network import create_network, retry_joining
 from stampede.docker.commands import in_words
 from stampede.docker.containers import SERVICE, ContainerInfo, containers_of, is_generator
 from stampede.docker.machine_usage import Quiet
 from stampede.docker.redaction import LOCAL_ENV, local_words, redact
 from stampede.errors import LabError
+from stampede.experiment.loads.script import WrongSetting
 from stampede.plan import PlannedTrial
 from stampede.plan.placement import k6_service
 from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass
 from stampede.records.files import ALONE
-from stampede.records.folder import trial_folder, write_record, write_whole
+from stampede.records.folder import BadRun, read_trial, trial_folder, write_record, write_whole
 from stampede.records.run import Calibration, ContainerLog, Seconds, TrialRecord
 from stampede.run.record import now
 from stampede.run.trial import calibration, reasons
-from stampede.run.trial.alone import Front, alone_ms
+from stampede.run.trial.alone import Front, Session, alone_ms, without_sessions
 from stampede.run.trial.compose import Composed, compose, env_text
 from stampede.run.trial.files import RESULTS_THERE, bring, bring_scripts, compress_points, fetch_results, points_of
-from stampede.run.trial.login import Session, without_sessions
-from stampede.run.trial.observing import LogStart, log_record, log_starts, note_cuts, observe
-from stampede.run.trial.rates import rate_after
+from stampede.run.trial.observing import LogStart, log_record, log_starts, observe
 from stampede.run.trial.reasons import TrialFailed
 from stampede.run.trial.replacing import replace_workers
-from stampede.servers.workload import BEFORE
+from stampede.servers.base import BEFORE
 
 UP_WITHIN_S = 60
 START_WITHIN_S = 600
@@ -184,7 +182,7 @@ class Trial:
         load, variant, overlay = self.planned.load, self.planned.variant, self.engines.overlay
         try:
             if follows := self.planned.follows:
-                self.visits_per_s = await asyncio.to_thread(rate_after, self.planned, follows, self.folder.parents[2])
+                self.visits_per_s = await asyncio.to_thread(rate_after, self.planned, follows, self.run_folder)
             self.composed = await asyncio.to_thread(
                 compose, self.planned, self.part, self.project, self.side_by_side, self.visits_per_s, self.engines
             )
@@ -199,8 +197,6 @@ class Trial:
             generators = [k6_service(number) for number in range(1, load.generators + 1)]
             await self._compose("create", [*generators, *(["client"] if load.client else [])])
             self.containers = await containers_of(self.project, self.engines.machines)
-            if overlay and (reason := await asyncio.to_thread(image_difference, self.containers)):
-                raise TrialFailed(reason)
             for generator in [each for each in self.generators if not each.machine.shares_files]:
                 await bring_scripts(generator, variant.workload.load_files if variant.workload else None)
         except TimeoutError:
@@ -366,7 +362,6 @@ class Trial:
                         if server.status == "running":
                             said = await server.execute("sh", "-c", "cat /tmp/served/* || true")
                             write_whole(self.part / f"served-{server.name}.csv", f"{said}\n" if said else "")
-            note_cuts(self.part, self.logs)
         except OSError as error:
             raise TrialFailed(f"its logs could not be kept: {error.strerror or error}") from None
 
@@ -441,6 +436,38 @@ class Trial:
         """Return a text without the secrets of somebody's own application, and of its users."""
         workload, said = self.planned.variant.workload, without_sessions(said, self.sessions)
         return workload.masked(said) if workload else said
+
+
+def rate_after(trial: PlannedTrial, follows: PlannedTrial, run_folder: Path) -> float:
+    """Return the rate of a trial that follows from another one of this round. Raise TrialFailed without a capacity."""
+    # imported here because loading DuckDB takes as long as a whole set-up
+    from stampede.evaluate.metrics.visits import measured_capacity_per_s  # noqa: PLC0415
+    from stampede.evaluate.read.rows import UnreadablePoints  # noqa: PLC0415
+
+    assert trial.load.relative
+    which = f"{follows.variant_name} under {follows.load_name}"
+    key = follows.variant_name, follows.load_name, follows.number
+    folder = trial_folder(run_folder, *key)
+    try:
+        record = read_trial(folder)
+        if record.reason:
+            raise TrialFailed(f"the rate is relative to {which}, which was not measured: {record.reason}")
+        capacity_per_s = measured_capacity_per_s(
+            folder, key, follows.load.environment(), follows.duration, record.machines
+        )
+    except BadRun:
+        raise TrialFailed(f"the rate is relative to {which}, which has no record") from None
+    except (UnreadablePoints, ValueError) as error:
+        reason = str(error).replace(f"{folder}/", "")
+        raise TrialFailed(f"the rate is relative to {which}, which shows no capacity: {reason}") from None
+    if not capacity_per_s:
+        raise TrialFailed(f"the rate is relative to {which}, where visits already failed in the first step")
+    rate_per_s = trial.load.relative.times * capacity_per_s
+    try:
+        trial.load.at(rate_per_s)
+    except WrongSetting as error:
+        raise TrialFailed(f"the rate is relative to {which}, and is too high: {error}") from None
+    return rate_per_s
 
 
 def worst_exit_code(codes: list[int]) -> int | None:

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,16 +24,15 @@ from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
 from stampede.resources import Found, balance_in, choose_container, containers_in
 from stampede.servers.program import PROGRAMS, SERVED_BY, UWSGI
-from stampede.service.answers import Answers, Followed, first_of
-from stampede.service.description import CALLABLE_PATTERN, HEAD, SERVERS
+from stampede.service.answers import CALLABLE_PATTERN, Answers, Followed, not_served, numbers_of, stand_in
+from stampede.service.description import HEAD, SERVERS, variables_of_env_file
 from stampede.service.discovery.dockerfile import as_text, docker_images, preparing
 from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
-from stampede.service.discovery.requirements import find_requirements
+from stampede.service.discovery.requirements import find_requirements, system_packages
 from stampede.service.discovery.starts import named_server, starts_of, text_of
-from stampede.service.packages import locked_release, pinned_release
-from stampede.service.told import not_served, numbers_of
+from stampede.service.packages import locked_releases, pinned_release
 
-MOST_ROUTES = 10
+MOST_ROUTES, MOST_NAMED = 10, 4
 MOST_CHARACTERS = 160
 """How much of a command is shown."""
 SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
@@ -47,16 +46,17 @@ _STANDS_IN = {
     "werkzeug": "flask run is for development, so its speed says nothing; name your server",
     "runserver": "runserver is for development, so its speed says nothing; name your server",
 }
-_BY_HEROKU = ("gunicorn", "uvicorn")
-"""Servers whose number of workers WEB_CONCURRENCY says."""
 _OF_COMMAND = ("callable", "worker_class", "interface", "workers", "threads", "backpressure", "worker_connections",
                "max_requests", "max_requests_jitter", "timeout_s")  # fmt: skip
-"""What the command says, which the description has as comments; without a command, as values."""
+"""What the command says, which the description has as comments."""
 _FOR_TOOLS = re.compile(
     r"^(PATH|PORT|HOME|USER|LANG|LC_.*|PYTHON(?!PATH$).*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|"
     r"STAMPEDE_.*)$"
 )
 """Variables for the tools of an image."""
+_OF_SHELL = {"PORT", "PWD", "HOME", "HOSTNAME", "PATH", "USER", "BASH_SOURCE", "RANDOM", "SECONDS", "LINENO", "OPTARG",
+             "UID", "EUID", "IFS", "CLI"}  # fmt: skip
+"""Variables that a shell has by itself, or the lab gives."""
 _MIGRATIONS = {"manage.py": ("django", "python manage.py migrate"), "alembic.ini": ("", "alembic upgrade head")}
 """What prepares an empty database, by the file that its tool has in the application's folder, and a word in it."""
 
@@ -79,19 +79,11 @@ class Discovery:
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    cores: int | None = None
-    """How many cores the start has counted, so that its numbers may differ on another machine."""
-    assumed: bool = False
-    """Whether a server may say what is only assumed."""
     unknown: str = ""
     """What may say what a server takes its default for; empty: everything is known."""
 
-    def default_of(self, server: str) -> str:
-        """Return where a server's default comes from, which is a guess if a part of the start is not known."""
-        return f"guessed: {self.unknown}" if self.unknown else f"{server}'s default"
-
     def note(self, name: str, value: object, place: str) -> None:
-        """Keep a value, unless a place that counts more has already said it."""
+        """Keep a value, unless it is None, or a place that counts more has already said it."""
         if value is not None and name not in self.values:
             self.values[name], self.places[name] = value, place
 
@@ -109,53 +101,40 @@ def describe_folder(
     starts = starts_of(repository, command)
     start = starts[0] if starts else None
     found = Discovery(repository.folder_of(start) if start else folder)
+    followed = answers.followed if answers else None
+    fallbacks = None
     if start:
-        found.problems += start.problems
-        found.problems += [f"{start.place}: ${name}: {UNKNOWN}" for name in _unknown_variables(repository, start)]
+        unknown = [*_unknown_variables(repository, start)]
+        fallbacks = {"command": [*start.command], "unknown": unknown}
+        found.problems += [*start.problems, *(f"{start.place}: ${name}: {UNKNOWN}" for name in unknown)]
         found.unknown = next((problem for problem in found.problems if UNKNOWN in problem), "")
         found.problems += _other_starts(repository, starts)
         if (folder / ".env").is_file() and (folder / ".env").resolve() not in map(Path.resolve, start.env_files):
             found.problems.append(".env is no part of the image; if the service reads it, name it in env_file")
+        if followed:
+            _note_followed(found, start, followed)
+        _note_start(found, start, repository, followed)
     else:
         found.problems += [
             f"{image.place}: states no command, so that of its base image counts: build the image, and write its name "
             "as image in the place of folder" for image in docker_images(repository)[:1]
         ]  # fmt: skip
         found.problems.append(NO_COMMAND)
-    followed = answers.followed if answers else None
-    if start and followed:
-        _note_followed(found, start, followed)
-    if start:
-        _note_command(found, start, repository, followed)
-    _note_start(found, start, repository)
+    _note_before(found, start, repository)
     _note_resources(found, start, repository, resources or {})
     _note_server(found, start, repository)
     requests = classes_of_log(log) if log else [*_classes_of_routes(answers)]
     found.problems += repository.problems
-    fallbacks = {"command": [*start.command], "unknown": [*_unknown_variables(repository, start)]} if start else None
     return Description(_yaml(found, repository, requests), fallbacks)
-
-
-def _note_command(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:
-    """Note the command, where it runs, and what its image has at other places."""
-    of_entrypoint = () if followed and followed.without_entrypoint else start.entrypoint
-    words = [*of_entrypoint, *start.command]
-    if "callable" not in found.values or found.places["callable"] != INSTEAD:
-        found.note("command", as_text(words), start.place)
-    if (here := repository.name(repository.folder_of(start))) != ".":
-        found.note("working_folder", here, start.place)
-    found.note("paths", repository.paths_of(start) or None, start.place)
-    found.note("written", dict(start.image.written) or None, start.place)
-    for name in followed.assumed if followed else ():
-        found.note(f"environment {name}", "1", f"guessed: {start.place}: ${name}: {UNKNOWN}")
 
 
 def _unknown_variables(repository: Repository, start: Start) -> Iterator[str]:
     """Yield the variables that a command or its scripts need and that nothing in the repository gives."""
     text = text_of(repository, start)
-    given = {*start.environment, *re.findall(r"(?:^|[\s;(&'\"])(?:export\s+|local\s+|for\s+)?(\w+)(?:=| in )", text)}
-    given |= {*re.findall(r"\bread\s+(?:-\w+\s+)*(\w+)", text), "PORT", "PWD", "HOME", "HOSTNAME", "PATH", "USER",
-              "BASH_SOURCE", "RANDOM", "SECONDS", "LINENO", "OPTARG", "UID", "EUID", "IFS", "CLI"}  # fmt: skip
+    given = {*start.given, *_OF_SHELL, *re.findall(r"\bread\s+(?:-\w+\s+)*(\w+)", text)}
+    given |= {*re.findall(r"(?:^|[\s;(&'\"])(?:export\s+|local\s+|for\s+)?(\w+)(?:=| in )", text)}
+    for path in start.env_files:
+        given |= variables_of_env_file(repository.text(path)).keys()
     for name in dict.fromkeys(re.findall(r"(?<![\\$])\$\{?([A-Za-z_]\w*)(?![\w:+=#%/-])", text)):
         if name not in given:
             yield name
@@ -180,78 +159,80 @@ def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[s
             yield f"{other.place} starts the service in another way, which was not taken: {shown}"
 
 
-INSTEAD = "in the place of the command"
-
-
 def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
     """Note what the start command would have started, as its server says."""
-    servers = [each for each in followed.records if each.what == "server"]
+    place = start.place
     if followed.without_entrypoint:
-        found.problems.append(f"{start.place}: the entrypoint does not end here, so the command was followed without "
-                              f"it; its last words: {followed.without_entrypoint}")  # fmt: skip
+        found.problems.append(f"{place}: the entrypoint does not end here, so the command was followed without it; its "
+                              f"last words: {followed.without_entrypoint}")  # fmt: skip
     if followed.assumed:
-        found.problems.append(
-            f"{start.place}: the command needs these variables, so it was followed with 1 as each value"
-        )
-    found.assumed, found.cores = bool(followed.assumed), followed.cores
-    if not servers:
+        found.problems.append(f"{place}: the command needs these variables, so it was followed with 1 as each value")
+    told = followed.server
+    if not told:
         lacks = f"starts {followed.missing}, which the image lacks: name its package in application.packages"
         why = lacks if followed.missing else followed.why
-        found.problems.append(f"{start.place}: the command {why}; its last words: {followed.said or 'none'}")
+        found.problems.append(f"{place}: the command {why}; its last words: {followed.said or 'none'}")
         found.problems += [] if followed.missing else [ALONE]
         return
-    told = servers[0]
-    found.problems += [f"{start.place} starts {each.server} {each.callable}, too, which was not taken" for each in
-                       servers[1:] if (each.server, each.callable) != (told.server, told.callable)]  # fmt: skip
-    if len(servers) > 1 and all((each.server, each.callable) == (told.server, told.callable) for each in servers):
-        found.problems.append(f"{start.place} starts {len(servers)} servers with this application; one is taken")
-    found.problems += [f"{start.place}: not kept: {name} {value}" for name, value in told.aside.items()]
+    others = [each for each in followed.records if each.what == "server"][1:]
+    different = [each for each in others if (each.server, each.callable) != (told.server, told.callable)]
+    found.problems += [f"{place} starts {each.server} {each.callable}, too, which was not taken" for each in different]
+    if others and not different:
+        found.problems.append(f"{place} starts {len(others) + 1} servers with this application; one is taken")
+    found.problems += [f"{place}: not kept: {name} {value}" for name, value in told.aside.items()]
+    found.problems += [f"{place}: {_STANDS_IN[told.server]}"] if told.server in _STANDS_IN else []
     server = SERVED_BY.get(told.server, told.server)
-    is_own = server == told.server
-    found.problems += [f"{start.place}: {why}" for why in [_STANDS_IN.get(told.server)] if why]
-    said = f"{told.server} says" if is_own else f"guessed: {server} stands in for {told.server}"
-    found.note("server", server, said)
-    if re.fullmatch(CALLABLE_PATTERN, told.callable):
-        found.note("callable", told.callable, f"{told.server} says, of {start.place}" if is_own else INSTEAD)
-    else:
-        found.problems.append(f"{start.place}: {told.server} names no application that can be imported"
+    stands_in = "" if server == told.server else f"guessed: {server} stands in for {told.server}"
+    found.note("server", server, stands_in or f"{told.server} says")
+    if not re.fullmatch(CALLABLE_PATTERN, told.callable):
+        found.problems.append(f"{place}: {told.server} names no application that can be imported"
                               + (f": {told.callable}" if told.callable else ""))  # fmt: skip
+    else:
+        found.note("callable", told.callable, f"{told.server} says, of {place}")
+        found.note("command", stand_in(told) if stands_in else None, stands_in)
     develops = told.server in ("werkzeug", "runserver")  # which have a thread for each request
-    default = f"guessed: {server} stands in for {told.server}" if develops else found.default_of(told.server)
-    said = f"{told.server} says" + (f", on {found.cores} cores" if found.cores else "")
-    names = PROGRAMS[server].names
-    by_heroku = start.place.startswith("Procfile") and told.server in _BY_HEROKU and not found.unknown
-    given = start.environment.get("WEB_CONCURRENCY")
-    if by_heroku and not given and ("workers" not in told.differ or "WEB_CONCURRENCY" in shlex.join(start.command)):
+    default = f"guessed: {found.unknown}" if found.unknown else f"{told.server}'s default"
+    says = f"{told.server} says" + (f", on {followed.cores} cores" if followed.cores else "")
+    by_heroku = place.startswith("Procfile") and told.server in ("gunicorn", "uvicorn") and not found.unknown
+    if by_heroku and "WEB_CONCURRENCY" not in start.given and (
+        "workers" not in told.differ or "WEB_CONCURRENCY" in shlex.join(start.command)
+    ):  # fmt: skip
         who = f"{told.server} says, but" if "workers" in told.differ else "guessed:"
         by_itself = f"{who} Heroku sets WEB_CONCURRENCY by itself; ask it, and name it in environment"
         found.note("workers", numbers_of(told)["workers"], by_itself)
     for key, value in numbers_of(told).items():
-        differs = names.get(key, key) in told.differ and not found.assumed
-        if key == "worker_class" and not is_own:
-            found.note(key, value, f"guessed: gunicorn stands in for {told.server}")
-        else:
-            found.note(key, value, said if differs or (server == "uwsgi" and key in told.differ) else default)
-    found.problems += [f"{start.place}: the lab does not serve {unknown}"] if (unknown := not_served(told)) else []
+        differs = PROGRAMS[server].names.get(key, key) in told.differ and not followed.assumed
+        is_said = differs or (server == "uwsgi" and key in told.differ)
+        guessed = stands_in if develops or key == "worker_class" else ""
+        found.note(key, value, says if is_said and not guessed else guessed or default)
+    found.problems += [f"{place}: the lab does not serve {unknown}"] if (unknown := not_served(told)) else []
     if told.processes.isdecimal() and int(told.processes) > 1:
-        found.note("replicas", int(told.processes), f"{start.place}: numprocs")
+        found.note("replicas", int(told.processes), f"{place}: numprocs")
     prepared = [shlex.join(each.words) for each in followed.records if each.what == "before"]
-    found.note("before of start", [*dict.fromkeys(prepared)] or None, start.place)
+    found.note("before of start", [*dict.fromkeys(prepared)] or None, place)
 
 
-def _note_start(found: Discovery, start: Start | None, repository: Repository) -> None:
-    """Note what the files give to the service: variables, containers, services beside, and what runs before."""
-    given = start.given if start else {}
-    for name, value in given.items():
+def _note_start(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:
+    """Note the command, where it runs, and what the files give to it: paths, variables, containers, and services."""
+    of_entrypoint = () if followed and followed.without_entrypoint else start.entrypoint
+    found.note("command", as_text([*of_entrypoint, *start.command]), start.place)
+    if (here := repository.name(repository.folder_of(start))) != ".":
+        found.note("working_folder", here, start.place)
+    found.note("paths", repository.paths_of(start) or None, start.place)
+    found.note("written", dict(start.image.written) or None, start.place)
+    for name in followed.assumed if followed else ():
+        found.note(f"environment {name}", "1", f"guessed: {start.place}: ${name}: {UNKNOWN}")
+    for name, value in start.given.items():
         if re.fullmatch(r"[A-Za-z_]\w*", name) and not _FOR_TOOLS.match(name):
-            found.note(f"environment {name}", value, start.place if start else "")
-    if start and start.env_files:
-        files = [str(path) for path in start.env_files]
-        found.note("env_file", files[0] if len(files) == 1 else files, start.compose or start.place)
-    if start and start.replicas and start.replicas > 1:
-        found.note("replicas", start.replicas, start.compose or start.place)
-    if start and start.beside:
-        found.note("beside", [*start.beside], start.compose)
+            found.note(f"environment {name}", value, start.place)
+    files = [str(path) for path in start.env_files]
+    found.note("env_file", (files if files[1:] else files[0]) if files else None, start.compose or start.place)
+    found.note("replicas", start.replicas if (start.replicas or 0) > 1 else None, start.compose or start.place)
+    found.note("beside", [*start.beside] or None, start.compose)
+
+
+def _note_before(found: Discovery, start: Start | None, repository: Repository) -> None:
+    """Note what runs before the server, as the files and the start say, or what makes an empty database ready."""
     before = {re.sub(r"(?:python[\d.]*\s+|(?<!\S))(?:\./)?manage\.py", "python manage.py", command, count=1): place
               for command, place in (start.before if start else ())}  # fmt: skip
     place = found.places.pop("before of start", "")
@@ -261,24 +242,26 @@ def _note_start(found: Discovery, start: Start | None, repository: Repository) -
         has_tool = (found.folder / name).is_file() and word in repository.text(found.folder / name).lower()
         if has_tool and not re.search(r"\bmigrat|\bupgrade\b|prestart", " ".join(before)):
             before[command] = "guessed: a database is empty when a trial begins"
-    if before:
-        found.note("before", " && ".join(before), ", ".join(dict.fromkeys(before.values())))
-    _from_nginx(found, repository)
+    found.note("before", " && ".join(before) or None, ", ".join(dict.fromkeys(before.values())))
 
 
 def _note_resources(found: Discovery, start: Start | None, repository: Repository, given: Found) -> None:
-    """Note what the container may use: as it is given, or as the files say that deploy it."""
+    """Note what the container may use, as given or as the files that deploy it say, and how requests are shared."""
+    for path in ("nginx.conf", "nginx/nginx.conf", "nginx/default.conf"):
+        for upstream in re.findall(r"^\s*upstream\s+\S+\s*\{([^}]*)\}", repository.text(path), re.MULTILINE):
+            if len(servers := re.findall(r"^\s*server\s+[^;]+;", upstream, re.MULTILINE)) > 1:
+                found.note("replicas", len(servers), path)
+                found.note("balance", "least_conn" if "least_conn" in upstream else "round_robin", path)
     names = repository.files("*.yaml", "*.yml", "*.service", "*.slice", "*.conf")
     files = [(repository.name(path), repository.text(path)) for path in names
              if path.suffix != ".conf" or path.parent.name.endswith(".service.d")]  # fmt: skip
     kinds = [{*re.findall(r"^kind:\s*(\w+)", text, re.MULTILINE)} for _, text in files]
     files = [each for each, has in zip(files, kinds, strict=True) if has != {"Pod"}]  # which people start by hand
-    resources, problem = given or (start.resources if start else {}), ""
+    resources = given or (start.resources if start else {})
     if not {"cpus", "memory_mib"} & resources.keys():
-        resources, problem = choose_container(
-            containers_in(files), start.place.partition(":")[0] if start else "", repository.folder.resolve().name
-        )
-    found.problems += [problem] if problem else []
+        first = start.place.partition(":")[0] if start else ""
+        resources, problem = choose_container(containers_in(files), first, repository.folder.resolve().name)
+        found.problems += [problem] if problem else []
     for key, (value, place) in (dict(balance_in(files)) | dict(resources)).items():
         if key != "replicas" or int(value) <= MOST_REPLICAS:
             found.note(key, value, place)
@@ -287,7 +270,12 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
 def _note_server(found: Discovery, start: Start | None, repository: Repository) -> None:
     """Note the server and its release, and what the application requires."""
     image = start.image if start else Image()
-    _note_installs(found, image, repository)
+    context = image.context or repository.folder
+    name = re.sub(r"[^a-z0-9]+", "-", context.name.lower()).strip("-") or "app"
+    file = f" -f {image.file}" if image.file and image.file != context / "Dockerfile" else ""
+    build = f"docker build -t {name}{file} {context}, and image: {name} in the place of folder and requirements"
+    packages = system_packages(found.problems, image.commands, build)
+    found.note("system_packages", [*packages] or None, ", ".join(dict.fromkeys(packages.values())))
     built = next((each for each in (image, *docker_images(repository)) if each.file), image)
     bases = [base for base in (found.folder, *found.folder.parents, *([built.file.parent] if built.file else []))
              if base.is_relative_to(repository.folder)]  # fmt: skip
@@ -300,34 +288,18 @@ def _note_server(found: Discovery, start: Start | None, repository: Repository) 
         found.note("server", server, start.place if start and named else required.file)
     server = found.values.get("server", "gunicorn")
     found.note(server, pinned_release(server, required.lines), required.file or "Dockerfile")
-    packages = [each for each in required.packages if not re.match(rf"{server}\b", each, re.IGNORECASE)]
+    further = [each for each in required.packages if not re.match(rf"{server}\b", each, re.IGNORECASE)]
     place = repository.name(image.file) if image.file else "Dockerfile"
-    for key, values in (("extras", required.extras), ("packages", packages)):
-        found.note(key, values or None, place)
-    if server not in found.values and (locked := locked_release(server, bases)):
-        found.note(server, locked[0], f"the lock file in {os.path.relpath(locked[1], repository.folder)}")
-    if found.values.get("uwsgi", UWSGI.release) != UWSGI.release:
-        there, place = found.values["uwsgi"], found.places["uwsgi"]
+    found.note("extras", required.extras or None, place)
+    found.note("packages", further or None, place)
+    for base in bases:
+        locked = os.path.relpath(base, repository.folder)
+        found.note(server, locked_releases(base).get(server), f"the lock file in {locked}")
+    if (there := found.values.get("uwsgi", UWSGI.release)) != UWSGI.release:
+        place = found.places["uwsgi"]
         found.values["uwsgi"] = UWSGI.release
         found.places["uwsgi"] = f"guessed: {place} has {there}, which the lab lacks"
         found.problems.append(f"{place}: uWSGI {there}: {UWSGI.release} is measured instead")
-
-
-def _note_installs(found: Discovery, image: Image, repository: Repository) -> None:
-    """Note Debian's packages that a Dockerfile installs, and what else it does that the lab does not follow."""
-    installs, packages = image.installs, dict[str, str]()
-    for name, place in installs.packages:
-        packages.setdefault(name, place)
-    found.note("system_packages", [*packages] or None, ", ".join(dict.fromkeys(packages.values())))
-    for place, command in installs.foreign:
-        found.problems.append(f"{place}: {command}: write Debian's names in application.system_packages")
-    found.problems += [f"{place}: the lab does not follow {command}" for place, command in installs.unknown]
-    if installs.unknown:
-        context = image.context or repository.folder
-        name = re.sub(r"[^a-z0-9]+", "-", context.name.lower()).strip("-") or "app"
-        file = f" -f {image.file}" if image.file and image.file != context / "Dockerfile" else ""
-        found.problems.append(f"if the application needs these steps: docker build -t {name}{file} {context}, and "
-                              f"image: {name} in the place of folder and requirements")  # fmt: skip
 
 
 def _classes_of_routes(answers: Answers | None) -> Iterator[str]:
@@ -335,13 +307,13 @@ def _classes_of_routes(answers: Answers | None) -> Iterator[str]:
 
     Routes with ids come later, then those that change data; both are comments.
     """
-    names: Counter[str] = Counter()
-    routes = dict.fromkeys(answers.worth_measuring if answers else ())
-    ordered = sorted(routes, key=lambda of: (
-        of[0] != "get", not _is_plain(of[1]), len([*filter(None, of[1].split("/"))])))  # fmt: skip
     if not answers:
         yield "  # the routes: stampede init --check asks the application"
-    elif ordered:
+        return
+    names: Counter[str] = Counter()
+    ordered = sorted(dict.fromkeys(answers.worth_measuring), key=lambda of: (
+        of[0] != "get", not _is_plain(of[1]), len([*filter(None, of[1].split("/"))])))  # fmt: skip
+    if ordered:
         yield "  # guessed: how many users"
     for method, path in ordered[:MOST_ROUTES]:
         names[name := re.sub(r"^(?=\d)", "page-", name_from(path, "home"))] += 1
@@ -352,8 +324,9 @@ def _classes_of_routes(answers: Answers | None) -> Iterator[str]:
             yield f"  {line}  # {FROM_APPLICATION}"
         else:
             yield f"  # {line}  # {'it changes data' if _is_plain(path) else 'write a real path'}"
-    if further := ordered[MOST_ROUTES:]:
-        yield f"  # not here: {first_of(further)}"
+    if further := [f"{method.upper()} {path}" for method, path in ordered[MOST_ROUTES:]]:
+        more = f" and {len(further) - MOST_NAMED} more" if len(further) > MOST_NAMED else ""
+        yield f"  # not here: {', '.join(further[:MOST_NAMED])}{more}"
 
 
 def _is_plain(path: str) -> bool:
@@ -379,25 +352,28 @@ def classes_of_log(log: AccessLog) -> list[str]:
 def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
     def line(name: str, otherwise: object = None) -> str:
         value, place = found.values.get(name, otherwise), found.places.get(name, "guessed: no file names its release")
-        is_plain = place.startswith("guessed") or re.search(r" default$| says\b|^in the place", place)
+        is_plain = place.startswith("guessed") or re.search(r" default$| says\b", place)
         return f"  {name}: {json_text(value)}  # {' '.join((place if is_plain else f'from {place}').split())}"
 
     def known(*names: str) -> list[str]:
         return [line(name) for name in names if name in found.values]
 
+    def comments(*names: str) -> list[str]:
+        return [f"  # {each.strip()}" for each in known(*names)]
+
     server = found.values.get("server", "gunicorn")
-    given = [f"    {_key(name.partition(' ')[2])}: {json_text(value)}" for name, value in found.values.items()
-             if name.startswith("environment ")]  # fmt: skip
-    has_command = "command" in found.values
-    said = [f"  # {each.strip()}" if has_command else each for each in known(*_OF_COMMAND[1:])]
-    of_application = known("callable")
+    variables = (
+        (name.partition(" ")[2], value) for name, value in found.values.items() if name.startswith("environment ")
+    )
+    given = [f"    {name if yaml.safe_load(name) == name else json_text(name)}: {json_text(value)}"
+             for name, value in variables]  # fmt: skip  # NO is no name in YAML, but a truth value
     return "\n".join([
         *HEAD,
-        *lines_of(found.problems),
+        *(f"# {each}" for each in dict.fromkeys(map(_on_one_line, found.problems))),
         "application:",
         f"  folder: {json_text(str(repository.folder))}",
         *known("command"),
-        *(f"  # {each.strip()}" if has_command else each for each in of_application),
+        *comments("callable"),
         *known("working_folder", "paths", "written"),
         *([f"  requirements: {found.values['requirements']}"] if "requirements" in found.values else []),
         *known("extras", "packages", "system_packages", "env_file"),
@@ -405,7 +381,7 @@ def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
         *known("before"),
         "served:",
         line(server, PROGRAMS[server].release),
-        *(said or [NOT_ASKED]),
+        *(comments(*_OF_COMMAND[1:]) or [NOT_ASKED]),
         *known("replicas", "balance", "cpus", "memory_mib"),
         *(["beside:",
            f"  compose: {json_text(str((repository.folder / found.places['beside']).resolve()))}",
@@ -418,28 +394,11 @@ def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
     ])  # fmt: skip
 
 
-def _key(name: str) -> str:
-    """Return a name as a key of YAML, in which NO is no name but a truth value."""
-    return name if yaml.safe_load(name) == name else json_text(name)
-
-
-def _from_nginx(found: Discovery, repository: Repository) -> None:
-    """Note how many servers nginx passes requests to, and how it chooses among them, if there are several."""
-    for place in ("nginx.conf", "nginx/nginx.conf", "nginx/default.conf"):
-        for upstream in re.findall(r"^\s*upstream\s+\S+\s*\{([^}]*)\}", repository.text(place), re.MULTILINE):
-            servers = re.findall(r"^\s*server\s+[^;]+;", upstream, re.MULTILINE)
-            if len(servers) > 1:
-                found.note("replicas", len(servers), place)
-                found.note("balance", "least_conn" if "least_conn" in upstream else "round_robin", place)
-
-
 def json_text(value: object) -> str:
     """Return a value as YAML takes it: texts and lists as JSON."""
     return json.dumps(value) if isinstance(value, (str, list, dict)) else str(value)
 
 
-def lines_of(problems: Iterable[str]) -> Iterator[str]:
-    """Yield each problem once, as a comment; what a terminal may obey is written as an escape."""
-    for problem in dict.fromkeys(problems):
-        line = " ".join(problem.split())
-        yield "# " + "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+def _on_one_line(text: str) -> str:
+    """Return a text in which what a terminal may obey is written as an escape."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in " ".join(text.split()))

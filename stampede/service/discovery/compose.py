@@ -24,8 +24,7 @@ from stampede.service.discovery.dockerfile import (
     preparing,
 )
 from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
-
-_ENV_FILE = re.compile(r"env file (\S+) not found")
+from stampede.service.discovery.requirements import installs_python
 
 
 def compose_starts(repository: Repository) -> list[Start]:
@@ -68,12 +67,11 @@ def _resolved(
             problem = problem or str(error).replace(f"{repository.folder}/", "")
         else:
             return files, said.get("services") or {}, raw.get("services") or {}, unset
-    absent = _ENV_FILE.search(problem)
-    examples = (
-        sorted((repository.folder / absent[1]).parent.glob(f"{PurePosixPath(absent[1]).name}*")) if absent else []
-    )
-    shown = f"; {examples[0].name} may show what is in it" if examples else ""
-    repository.problems.append(f"{repository.name(path)}: Compose cannot read it: {problem}{shown}")
+    if absent := re.search(r"env file (\S+) not found", problem):
+        lacking = repository.folder / absent[1]
+        examples = sorted(lacking.parent.glob(f"{PurePosixPath(absent[1]).name}*"))
+        problem += f"; {examples[0].name} may show what is in it" if examples else ""
+    repository.problems.append(f"{repository.name(path)}: Compose cannot read it: {problem}")
     return [path], {}, {}, []
 
 
@@ -85,56 +83,75 @@ def _service(
     said, plain, path = services[name], raw.get(name, {}), files[-1]
     place = repository.name(path)
     image = _image_of_service(repository, said, services)
-    in_files, env_files, problems = _of_env_files(repository, place, plain)
-    of_compose = variables_of_env_file(repository.text(files[0].parent / ".env"))
-    written = plain.get("environment") or {}
-    if isinstance(written, list):  # as Compose leaves it if it merges files
-        pairs = [str(each).partition("=") for each in written]
-        written = {key: value if equals else None for key, equals, value in pairs}
-    environment = {key: _undoubled(value) for key, value in (said.get("environment") or {}).items()
-                   if value is not None and key in written}  # fmt: skip
-    given: dict[str, str] = {}
-    for key in written:
-        if written[key] is None and key not in environment:
-            problems.append(f"{place}: {key}: {UNKNOWN}")
-        elif lacking := [each for each in unset if re.search(rf"\$\{{?{each}\b", str(written[key]))]:
-            problems.append(f"{place}: {key} is {written[key]}: {UNKNOWN}")
-            environment.pop(key, None) if environment.get(key) == "" else lacking
-        else:
-            named = re.sub(
-                r"\$\{?(\w+)(?::?[-?+][^}]*)?\}?",
-                lambda each: f"${{{each[1]}}}" if of_compose.get(each[1]) else each[0],
-                f"${key}" if written[key] is None else str(written[key]),
-            )
-            given[key] = _undoubled(
-                named
-                if "${" in named and named.count("${") and any(f"${{{other}}}" in named for other in of_compose)
-                else environment.get(key, "")
-            )
-            if given[key] != environment.get(key):  # values of .env may be secrets, which stay there
-                env_files = [files[0].parent / ".env", *(each for each in env_files if each.name != ".env")]
     command = [_undoubled(word) for word in said.get("command") or []]
     entrypoint = said.get("entrypoint")
     if entrypoint is None:
         entrypoint, command = [*image.entrypoint], command or [*image.command]
-    own = bool(said.get("command") or said.get("entrypoint"))
-    at = f"{place}:{_line(repository.text(path), name, 'command' if said.get('command') else 'entrypoint')}"
-    for each in unset:
-        if re.search(rf"\$\{{?{each}\b", json.dumps([plain.get("command"), plain.get("entrypoint")])):
-            problems.append(f"{place}: ${each} of the command: {UNKNOWN}")
+    if not (command or entrypoint):
+        return
+    problems = [f"{place}: ${each} of the command: {UNKNOWN}" for each in unset
+                if _names(each, json.dumps([plain.get("command"), plain.get("entrypoint")]))]  # fmt: skip
+    env_files: list[Path] = []
+    for each in plain.get("env_file") or []:
+        file = Path(each["path"] if isinstance(each, dict) else each)
+        if not file.resolve().is_relative_to(repository.folder.resolve()):
+            problems.append(f"{place}: the env_file {os.path.relpath(file, repository.folder)} is outside the folder, "
+                            "so it is left out")  # fmt: skip
+        elif file.is_file():
+            env_files.append(file)
+    of_compose = files[0].parent / ".env"
+    given, unknown, has_secrets = _environment(said, plain, unset, variables_of_env_file(repository.text(of_compose)))
+    problems += [f"{place}: {each}: {UNKNOWN}" for each in unknown]
+    if has_secrets:
+        env_files = [of_compose, *(each for each in env_files if each.name != ".env")]
+    key = "command" if said.get("command") else "entrypoint"
+    at = f"{place}:{_line(repository.text(path), name, key)}" if said.get(key) else image.place
     replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
-    mounts = [(repository.name(Path(each["source"])), each["target"]) for each in said.get("volumes") or []
+    volumes = said.get("volumes") or []
+    mounts = [(repository.name(Path(each["source"])), each["target"]) for each in volumes
               if each.get("type") == "bind" and Path(each["source"]).is_relative_to(repository.folder)]  # fmt: skip
-    folders = [str(each["target"]) for each in said.get("volumes") or [] if each.get("type") in ("volume", "tmpfs")]
-    if command or entrypoint:
-        yield Start(
-            tuple(command), at if own else image.place, tuple(entrypoint), str(said.get("working_dir") or image.folder),
-            environment={**image.environment, **in_files, **environment}, given={**image.environment, **given},
-            replicas=replicas if isinstance(replicas, int) else None, compose=repository.name(files[0]), image=image,
-            mounts=tuple(mounts), folders=tuple(folders), beside=tuple(_beside(repository, said, services)),
-            env_files=tuple(dict.fromkeys(env_files)), before=(*image.before, *_jobs(said, services, place)),
-            problems=tuple(problems), name=name, resources=of_compose_service(said, f"{place}, {name}"),
-        )  # fmt: skip
+    yield Start(
+        command, at, entrypoint, str(said.get("working_dir") or image.folder),
+        given={**image.environment, **given}, image=image, mounts=mounts, name=name,
+        replicas=replicas if isinstance(replicas, int) else None, compose=repository.name(files[0]),
+        folders=[str(each["target"]) for each in volumes if each.get("type") in ("volume", "tmpfs")],
+        beside=[*_beside(repository, said, services)], env_files=[*dict.fromkeys(env_files)],
+        before=(*image.before, *_jobs(said, services, place)), problems=problems,
+        resources=of_compose_service(said, f"{place}, {name}"),
+    )  # fmt: skip
+
+
+def _environment(
+    said: Mapping[str, Any], plain: Mapping[str, Any], unset: Sequence[str], of_compose: Mapping[str, str]
+) -> tuple[dict[str, str], list[str], bool]:
+    """Return the variables that a service gets, those of which a value is not known, and whether any is in .env.
+
+    Those of the file .env (``of_compose``), whose values may be secrets, stand there as ``${NAME}``.
+    """
+    written = plain.get("environment") or {}
+    if isinstance(written, list):  # as Compose leaves it if it merges files
+        pairs = [str(each).partition("=") for each in written]
+        written = {key: value if equals else None for key, equals, value in pairs}
+    given: dict[str, str] = {}
+    unknown: list[str] = []
+    has_secrets = False
+    for key, text in written.items():
+        value = (said.get("environment") or {}).get(key)
+        if text is None and value is None:
+            unknown.append(key)
+        elif any(_names(each, str(text)) for each in unset):
+            unknown.append(f"{key} is {text}")
+        else:
+            named = re.sub(r"\$\{?(\w+)(?::?[-?+][^}]*)?\}?", lambda each: f"${{{each[1]}}}" if of_compose.get(each[1])
+                           else each[0], f"${key}" if text is None else str(text))  # fmt: skip
+            is_secret = any(f"${{{other}}}" in named for other in of_compose)
+            has_secrets = has_secrets or is_secret
+            given[key] = _undoubled(named if is_secret else "" if value is None else value)
+    return given, unknown, has_secrets
+
+
+def _names(variable: str, text: str) -> bool:
+    return bool(re.search(rf"\$\{{?{variable}\b", text))
 
 
 def _undoubled(value: object) -> str:
@@ -142,36 +159,15 @@ def _undoubled(value: object) -> str:
     return str(value).replace("$$", "$")
 
 
-def _of_env_files(
-    repository: Repository, place: str, said: Mapping[str, Any]
-) -> tuple[dict[str, str], list[Path], list[str]]:
-    """Return the variables of a service's env files, the files, and what is to be said of them."""
-    values: dict[str, str] = {}
-    files, problems = [], []
-    for each in said.get("env_file") or []:
-        path = Path(each["path"] if isinstance(each, dict) else each)
-        if not path.resolve().is_relative_to(repository.folder.resolve()):
-            problems.append(f"{place}: the env_file {os.path.relpath(path, repository.folder)} is outside the folder, "
-                            "so it is left out")  # fmt: skip
-        elif path.is_file():
-            files.append(path)
-            values |= variables_of_env_file(repository.text(path))
-    return values, files, problems
-
-
 def _beside(repository: Repository, said: Mapping[str, Any], services: Mapping[str, Any]) -> Iterator[str]:
     """Yield the services that a service needs, such as a database: images, or builds that start no Python."""
     for name in said.get("depends_on") or {}:
         other = services.get(name, {})
-        if _is_other(other, said) and (
-            not other.get("build") or not _serves(_image_of_service(repository, other, services))
-        ):
-            yield name
-
-
-def _serves(image: Image) -> bool:
-    """Return whether the image of a Dockerfile has packages of Python."""
-    return bool(image.installs.python or (image.command and "python" in image.place))
+        if _is_other(other, said):
+            image = _image_of_service(repository, other, services) if other.get("build") else Image()
+            is_python = any(installs_python(words) for _, words in image.commands)
+            if not (is_python or (image.command and "python" in image.place)):
+                yield name
 
 
 def _is_other(other: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
@@ -221,8 +217,8 @@ def merged(start: Start, other: Start) -> Start:
     """Return a start with what a Compose file gives to the same application and has beside it."""
     its_own = start.image.place == start.place or not other.image.file
     return replace(
-        start, environment={**other.environment, **start.environment}, given={**other.given, **start.given},
-        env_files=other.env_files, beside=other.beside, compose=other.compose,
-        image=start.image if its_own else other.image, mounts=other.mounts, folders=other.folders,
-        resources=other.resources, problems=(*start.problems, *other.problems), before=(*start.before, *other.before),
+        start, given={**other.given, **start.given}, env_files=other.env_files, beside=other.beside,
+        compose=other.compose, image=start.image if its_own else other.image, mounts=other.mounts,
+        folders=other.folders, resources=other.resources, problems=(*start.problems, *other.problems),
+        before=(*start.before, *other.before),
     )  # fmt: skip

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from dockerfile_parse import DockerfileParser
 
-from stampede.service.discovery.installs import Installs, indexes_of, installs_of
 from stampede.service.discovery.repository import Image, Repository
+from stampede.service.discovery.requirements import installs_python
 
 FOR_DEVELOPMENT = re.compile(
     r"(^|[._/-])(override|dev|devel|development|local|debug|(unit)?tests?|ci|e2e|docs?|examples?|devcontainer)([._/-]|$)"
@@ -24,6 +24,7 @@ PREPARES = re.compile(
 )
 """A command that prepares an application before it is served, without what stands ahead, such as ``uv run``."""
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
+_VARIABLE = re.compile(r"\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<name>\w+)(?:(?P<operator>:?[-+])(?P<other>[^{}]*))?\})")
 
 
 def preparing(text: str) -> str:
@@ -55,8 +56,25 @@ def docker_images(repository: Repository) -> list[Image]:
     return [image_of(repository, path) for path in by_purpose(named, repository)]
 
 
-def image_of(repository: Repository, path: Path, context: Path | None = None, target: str = "",
-             arguments: Mapping[str, str] | None = None) -> Image:  # fmt: skip
+@dataclass
+class _Stage(Image):
+    """A stage of a Dockerfile, as far as it was read. ``base`` is its image; ``sources`` are what it copies from.
+
+    ``arguments`` are what ARG says, which is not known when the image runs. ``has_command``: CMD stands in this stage
+    itself, so that an ENTRYPOINT after it keeps it.
+    """
+
+    base: str = ""
+    arguments: dict[str, str] = field(default_factory=dict)
+    sources: list["_Stage"] = field(default_factory=list)
+    shell: Sequence[str] = ("/bin/sh", "-c")
+    has_command: bool = False
+
+
+def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
+    repository: Repository, path: Path, context: Path | None = None, target: str = "",
+    arguments: Mapping[str, str] | None = None,
+) -> Image:  # fmt: skip
     """Return what the last stage of a Dockerfile, or the stage that is named, has and starts.
 
     ``context`` is the folder that it is built from, and ``arguments`` are those of the build.
@@ -69,45 +87,85 @@ def image_of(repository: Repository, path: Path, context: Path | None = None, ta
     before: list[tuple[str, str]] = []
     for step in DockerfileParser(fileobj=io.BytesIO(text.encode())).structure:  # type: ignore[arg-type]  # it takes bytes
         value, place = step["value"], f"{name}:{step['startline'] + 1}"
-        if step["instruction"] == "FROM":
-            source, _, alias = re.sub(r"--platform=\S+\s+", "", filled(value, common)).partition(" ")
-            base = stages.get(source, _Stage(base=source))
-            stage = replace(base, environment=dict(base.environment), copies=[*base.copies], sources=[*base.sources],
-                            folders=[*base.folders], arguments=dict(common), has_command=False)  # fmt: skip
-            stages[alias.split()[-1] if alias else str(len(stages))] = stage
-        elif step["instruction"] == "ARG" and not stages:
-            common |= _pairs(value, common) | {**(arguments or {})}
-        elif step["instruction"] in ("COPY", "ADD"):
-            stage.copy(value, stages, written)
-        elif step["instruction"] == "RUN":
-            script = _script(value, written)
-            commands = [*commands_of(script, stage.arguments | stage.environment)]
-            stage.installs += installs_of(commands, place)
-            for words in commands:
-                named = [word for word in words[1:] if not word.startswith("-")]
-                if words[0] in ("cp", "mv"):
-                    stage.duplicate(named)
-                if words[0] == "mkdir":
-                    stage.folders += [str(PurePosixPath(stage.folder) / word) for word in named]
-            before += ((command, place) for words in commands if (command := _preparation(words)))
-        else:
-            stage.take(step["instruction"], value, place, arguments or {})
-    stage = stages.get(target or _for_production(stages, stage), stage)
-    return Image(
-        context=context or _context(repository, path, stage), file=path, folder=stage.folder,
-        copies=tuple(stage.copies), folders=tuple(stage.folders), written=stage.written,
-        entrypoint=tuple(stage.entrypoint),
-        command=tuple(stage.command), environment=stage.environment, place=stage.place or name,
-        installs=sum((source.installs for source in stage.sources if source.has_python), stage.installs),
-        python="".join(re.findall(r"\bpython:?(\d\.\d+)", stage.base)[:1]), before=tuple(before),
-    )  # fmt: skip
+        known = stage.arguments | stage.environment
+        match step["instruction"]:
+            case "FROM":
+                source, _, alias = re.sub(r"--platform=\S+\s+", "", filled(value, common)).partition(" ")
+                base = stages.get(source, _Stage(base=source))
+                stage = replace(base, environment=dict(base.environment), copies=[*base.copies],
+                                sources=[*base.sources], folders=[*base.folders], commands=[*base.commands],
+                                arguments=dict(common), has_command=False)  # fmt: skip
+                stages[alias.split()[-1] if alias else str(len(stages))] = stage
+            case "ARG":
+                named = value.partition("=")[0]
+                given = {key: said for key, said in (arguments or {}).items() if not stages or key == named}
+                stage.arguments |= _pairs(value, known) | given
+                common |= stage.arguments if not stages else {}
+            case "ENV":
+                pairs = _pairs(value, known)
+                stage.environment |= {key: each for key, each in pairs.items() if "$" not in each}
+                stage.commands += [(place, ["ENV", key]) for key in pairs]
+            case "WORKDIR":
+                stage.folder = str(PurePosixPath(stage.folder) / filled(value.strip("\"'"), known))
+            case "SHELL":
+                stage.shell = _form(value)
+            case "COPY" | "ADD":
+                _copy(stage, value, stages, written)
+            case "RUN":
+                value = re.sub(r"^(?:--\S+\s+)+", "", value)
+                words = _form(value)
+                script = words[2] if words[:2] == ["/bin/sh", "-c"] else shlex.join(words)
+                opened = _HEREDOC.match(value)
+                for words in commands_of(written.get(opened[2], "") if opened else script, known):
+                    stage.commands.append((place, words))
+                    if words[:1] == ["mkdir"]:
+                        made = (word for word in words[1:] if not word.startswith("-"))
+                        stage.folders += [str(PurePosixPath(stage.folder) / word) for word in made]
+                    if command := preparing(shlex.join(words)):
+                        variables = [word for word in words if re.fullmatch(r"[A-Za-z_]\w*=[^\s$]*", word)]
+                        before.append((" ".join([*variables, command]), place))
+            case "ENTRYPOINT":
+                stage.entrypoint, stage.place = _form(value, stage.shell), place
+                stage.command = stage.command if stage.has_command else []
+            case "CMD":
+                stage.command, stage.has_command = _form(value, stage.shell), True
+                stage.place = stage.place if stage.entrypoint and stage.place else place
+    last = next((key for key, each in stages.items() if each is stage), "").lower()
+    if not target and FOR_DEVELOPMENT.search(last):
+        others = [key for key in reversed([*stages]) if not FOR_DEVELOPMENT.search(key.lower())]
+        others = [key for key in others if stages[key].entrypoint or stages[key].command]
+        target = next((key for key in others if FOR_PRODUCTION.search(key.lower())), next(iter(others), ""))
+    stage = stages.get(target, stage)
+    for other in stage.sources:
+        if "python" in other.base or any(installs_python(words) for _, words in other.commands):
+            stage.commands += other.commands
+    stage.context, stage.file, stage.place = context or _context(repository, path, stage), path, stage.place or name
+    stage.python, stage.before = "".join(re.findall(r"\bpython:?(\d\.\d+)", stage.base)[:1]), before
+    return stage
 
 
-def _preparation(words: Sequence[str]) -> str:
-    """Return a command of RUN with its variables if it prepares an application; else nothing."""
-    given = [word for word in words if re.fullmatch(r"[A-Za-z_]\w*=[^\s$]*", word)]
-    command = preparing(shlex.join(words))
-    return " ".join([*given, command]) if command else ""
+def _copy(stage: _Stage, value: str, stages: Mapping[str, _Stage], written: Mapping[str, str]) -> None:
+    """Take a COPY: from the repository, of what another stage has copied, or of a text in the Dockerfile."""
+    with suppress(ValueError):
+        words = _form(value)
+        listed = shlex.split(value) if words[:1] == ["/bin/sh"] else words
+        named = [filled(word, stage.arguments | stage.environment) for word in listed]
+        source = next((word.partition("=")[2] for word in named if word.startswith("--from=")), "")
+        *paths, target = [word for word in named if not word.startswith("--")]
+        there = str(PurePosixPath(stage.folder) / target).rstrip("/")
+        there += "/" if target.endswith(("/", ".")) else ""
+        texts = [written.get(found[2], "") for path in paths if (found := _HEREDOC.match(path))]
+        if texts:
+            stage.written = {**stage.written, there: texts[0]}
+        elif not source:
+            stage.copies += [(path, there) for path in paths]
+        elif source in stages:
+            stage.sources.append(stages[source])
+            for path in paths:
+                stage.copies += [
+                    (ours, str(PurePosixPath(there) / PurePosixPath(where).relative_to(path)))
+                    for ours, where in stages[source].copies if PurePosixPath(where).is_relative_to(path)
+                ]  # fmt: skip
 
 
 def commands_of(script: str, known: Mapping[str, str]) -> Iterator[list[str]]:
@@ -120,20 +178,17 @@ def commands_of(script: str, known: Mapping[str, str]) -> Iterator[list[str]]:
         words: list[str] = []
         with suppress(ValueError):  # a part of a text in quotes over several lines
             for word in [*lexer, ";"]:
-                if re.fullmatch(r"[;&|]+", word):
-                    while words and (words[0] in ("then", "do", "else", "if", "!", "{", "(", "sudo")):
-                        words.pop(0)
-                    if words and all(re.match(r"[A-Za-z_]\w*=", each) for each in words):
-                        known |= {
-                            name: filled(value, known) for name, _, value in (each.partition("=") for each in words)
-                        }
-                    elif words:
-                        yield [
-                            part for each in words for part in (filled(each, known).split() if "$" in each else [each])
-                        ]
-                    words = []
-                else:
+                if not re.fullmatch(r"[;&|]+", word):
                     words.append(word)
+                    continue
+                while words and words[0] in ("then", "do", "else", "if", "!", "{", "(", "sudo"):
+                    words.pop(0)
+                if words and all(re.match(r"[A-Za-z_]\w*=", each) for each in words):
+                    pairs = (each.partition("=") for each in words)
+                    known |= {name: filled(value, known) for name, _, value in pairs}
+                elif words:
+                    yield [part for each in words for part in (filled(each, known).split() if "$" in each else [each])]
+                words = []
 
 
 def filled(text: str, known: Mapping[str, str]) -> str:
@@ -145,32 +200,22 @@ def filled(text: str, known: Mapping[str, str]) -> str:
             return otherwise if known.get(name) else ""
         return known[name] if name in known else otherwise if operator else found[0]
 
-    pattern = r"\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<name>\w+)(?:(?P<operator>:?[-+])(?P<other>[^{}]*))?\})"
-    return re.sub(pattern, value, text)
+    return _VARIABLE.sub(value, text)
 
 
-def _for_production(stages: Mapping[str, "_Stage"], last: "_Stage") -> str:
-    """Return the stage for production if the last one is for development; else nothing."""
-    if not any(stage is last and FOR_DEVELOPMENT.search(name.lower()) for name, stage in stages.items()):
-        return ""
-    others = [name for name in reversed([*stages]) if not FOR_DEVELOPMENT.search(name.lower())]
-    before = [name for name in others if stages[name].entrypoint or stages[name].command]
-    return next((name for name in before if FOR_PRODUCTION.search(name.lower())), next(iter(before), ""))
-
-
-def _context(repository: Repository, path: Path, stage: "_Stage") -> Path:
+def _context(repository: Repository, path: Path, stage: _Stage) -> Path:
     """Return the folder that a Dockerfile is built from: the one that has what it copies."""
     sources = [source.lstrip("/") for source, _ in stage.copies if source.strip("./")]
     own = {".py", ".toml", ".txt"} & {file.suffix for file in path.parent.iterdir()}
     candidates = [path.parent, *path.parent.parents] if own else [*reversed([path.parent, *path.parent.parents])]
     inside = [folder for folder in candidates if folder.is_relative_to(repository.folder)]
-    return max(inside, key=lambda folder: sum(_exists(folder / source) for source in sources))
 
+    def has(file: Path) -> bool:
+        with suppress(OSError, ValueError):  # the name may be too long, or have a zero
+            return file.exists()
+        return False
 
-def _exists(path: Path) -> bool:
-    with suppress(OSError, ValueError):  # the name may be too long, or have a zero
-        return path.exists()
-    return False
+    return max(inside, key=lambda folder: sum(has(folder / source) for source in sources))
 
 
 def _split_heredocs(text: str) -> tuple[str, dict[str, str]]:
@@ -182,12 +227,9 @@ def _split_heredocs(text: str) -> tuple[str, dict[str, str]]:
     written: dict[str, str] = {}
     lines = iter(text.splitlines())
     for line in lines:
-        opened = re.match(r"\s*(?:RUN|COPY|ADD)\b", line, re.IGNORECASE) and [
-            found[2] for found in _HEREDOC.finditer(line)
-        ]
-        place = len(kept)
+        place, opened = len(kept), re.match(r"\s*(?:RUN|COPY|ADD)\b", line, re.IGNORECASE)
         kept.append(line)
-        for word in opened or []:
+        for word in [found[2] for found in _HEREDOC.finditer(line)] if opened else []:
             inner: list[str] = []
             for each in lines:
                 kept.append("")
@@ -198,96 +240,6 @@ def _split_heredocs(text: str) -> tuple[str, dict[str, str]]:
             kept[place] = re.sub(rf"(<<-?\s*[\"']?){word}\b", rf"\g<1>{named}", kept[place], count=1)
             written[named] = "\n".join(inner) + "\n"
     return "\n".join(kept) + "\n", written
-
-
-@dataclass
-class _Stage:
-    """A stage of a Dockerfile, as far as it was read. ``base`` is its image."""
-
-    base: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
-    arguments: dict[str, str] = field(default_factory=dict)
-    """What ARG says. It is known when the image is built, and not when it runs."""
-    folder: str = "/"
-    copies: list[tuple[str, str]] = field(default_factory=list)
-    folders: list[str] = field(default_factory=list)
-    """The folders that it makes."""
-    sources: list["_Stage"] = field(default_factory=list)
-    """The stages that it copies from."""
-    installs: Installs = field(default_factory=Installs)
-    written: dict[str, str] = field(default_factory=dict)
-    shell: tuple[str, ...] = ("/bin/sh", "-c")
-    entrypoint: list[str] = field(default_factory=list)
-    command: list[str] = field(default_factory=list)
-    has_command: bool = False
-    """Whether CMD stands in this stage itself, so that an ENTRYPOINT after it keeps it."""
-    place: str = ""
-
-    @property
-    def has_python(self) -> bool:
-        """Whether packages of Python are installed there: by a command, or perhaps by a script."""
-        return bool(self.installs.python) or "python" in self.base
-
-    def copy(self, value: str, stages: Mapping[str, "_Stage"], written: Mapping[str, str]) -> None:
-        """Take a COPY: from the repository, of what another stage has copied, or of a text in the Dockerfile."""
-        with suppress(ValueError):
-            words = _form(value)
-            listed = shlex.split(value) if words[:1] == ["/bin/sh"] else words
-            named = [filled(word, self.arguments | self.environment) for word in listed]
-            source = next((word.partition("=")[2] for word in named if word.startswith("--from=")), "")
-            *paths, target = [word for word in named if not word.startswith("--")]
-            there = str(PurePosixPath(self.folder) / target).rstrip("/")
-            there += "/" if target.endswith(("/", ".")) else ""
-            texts = [written.get(found[2], "") for path in paths if (found := _HEREDOC.match(path))]
-            if texts:
-                self.written = {**self.written, there: texts[0]}
-            elif not source:
-                self.copies += [(path, there) for path in paths]
-            elif source in stages:
-                self.sources.append(stages[source])
-                for path in paths:
-                    self.copies += [
-                        (ours, str(PurePosixPath(there) / PurePosixPath(where).relative_to(path)))
-                        for ours, where in stages[source].copies if PurePosixPath(where).is_relative_to(path)
-                    ]  # fmt: skip
-
-    def duplicate(self, words: Sequence[str]) -> None:
-        """Take a ``cp`` of a file that was copied from the repository, such as an example of settings."""
-        if len(words) == 2 and PurePosixPath(words[0]).suffix:
-            source, target = (PurePosixPath(self.folder) / word for word in words)
-            self.copies += [(str(PurePosixPath(ours) / source.relative_to(where)), str(target))
-                            for ours, where in self.copies if source.is_relative_to(where)][-1:]  # fmt: skip
-
-    def take(self, instruction: str, value: str, place: str, arguments: Mapping[str, str]) -> None:
-        """Take one instruction of the Dockerfile. ``arguments`` are those of the build."""
-        known = self.arguments | self.environment
-        match instruction:
-            case "ENV":
-                pairs = _pairs(value, known)
-                self.environment |= {name: each for name, each in pairs.items() if "$" not in each}
-                self.installs += indexes_of(pairs, place)
-            case "ARG":
-                given = {name: arguments[name] for name in [value.partition("=")[0]] if name in arguments}
-                self.arguments = self.arguments | _pairs(value, known) | given
-            case "WORKDIR":
-                self.folder = str(PurePosixPath(self.folder) / filled(value.strip("\"'"), known))
-            case "SHELL":
-                self.shell = tuple(_form(value))
-            case "ENTRYPOINT":
-                self.entrypoint, self.place = _form(value, self.shell), place
-                self.command = self.command if self.has_command else []
-            case "CMD":
-                self.command, self.has_command = _form(value, self.shell), True
-                self.place = self.place if self.entrypoint and self.place else place
-
-
-def _script(value: str, written: Mapping[str, str]) -> str:
-    """Return the script of a RUN in any of its forms. ``written`` are the here-documents of the Dockerfile."""
-    value = re.sub(r"^(?:--\S+\s+)+", "", value)
-    if opened := _HEREDOC.match(value):
-        return written.get(opened[2], "")
-    words = _form(value)
-    return words[2] if words[:2] == ["/bin/sh", "-c"] else shlex.join(words)
 
 
 def _form(value: str, shell: Sequence[str] = ("/bin/sh", "-c")) -> list[str]:

@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -17,8 +17,7 @@ from stampede.errors import WrongUse
 from stampede.experiment.yaml_file import foreign_yaml
 from stampede.foreign import read_text
 from stampede.resources import Found
-from stampede.service.discovery.installs import Installs
-from stampede.service.image import LEFT_OUT
+from stampede.service.layer import LEFT_OUT
 
 UNKNOWN = "the value is not in the repository"
 NO_APPLICATION = re.compile(
@@ -32,61 +31,56 @@ _DEEPEST = 4
 """How deep in a repository the files are that say how it starts."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Image:
-    """What an image has of the repository: ``context`` is the folder that it was built from."""
+    """What an image has of the repository: ``context`` is the folder that it was built from, ``file`` the Dockerfile.
+
+    ``copies`` are what was copied from the context, and where it lies in the image; ``folders`` are made for the
+    application to write, and ``written`` are the texts that the Dockerfile itself has, by their paths. ``commands`` are
+    those of RUN, and the variables of ENV, each with its place; those that prepare the application are ``before``, too.
+    ``place`` is where the command stands, and ``python`` the release that the name of the base image says.
+    """
 
     context: Path | None = None
     file: Path | None = None
-    """The Dockerfile."""
     folder: str = "/"
-    copies: tuple[tuple[str, str], ...] = ()
-    """What was copied from the context, and where it lies in the image."""
-    folders: tuple[str, ...] = ()
-    """What it makes for the application to write, by the commands of RUN."""
-    written: Mapping[str, str] = field(default_factory=dict)
-    """The texts that the Dockerfile itself has, by their paths in the image."""
-    entrypoint: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    copies: list[tuple[str, str]] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    written: dict[str, str] = field(default_factory=dict)
+    entrypoint: list[str] = field(default_factory=list)
+    command: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
     place: str = ""
-    """Where the command stands."""
-    installs: Installs = field(default_factory=Installs)
+    commands: list[tuple[str, list[str]]] = field(default_factory=list)
     python: str = ""
-    """The release of Python that the name of its base image says."""
-    before: tuple[tuple[str, str], ...] = ()
-    """The commands of RUN that prepare the application, and where each stands."""
+    before: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Start:
     """A command that starts a server, as it was found. ``folder`` is its working folder, a path of the image or host.
 
-    ``given`` are the variables that the application gets, with the names of secrets in the place of their values;
-    ``environment`` are all, as they are.
+    ``given`` are the variables that the application gets beside those of ``env_files``, with the names of secrets in
+    the place of their values. ``mounts`` are what is mounted of the repository, and where; ``folders``, where volumes
+    are. ``name`` is the service of the Compose file ``compose``. ``problems`` are what the lab cannot read in the file.
     """
 
-    command: tuple[str, ...]
+    command: Sequence[str]
     place: str
-    entrypoint: tuple[str, ...] = ()
+    entrypoint: Sequence[str] = ()
     folder: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
     replicas: int | None = None
-    beside: tuple[str, ...] = ()
+    beside: Sequence[str] = ()
     compose: str = ""
-    env_files: tuple[Path, ...] = ()
+    env_files: Sequence[Path] = ()
     image: Image = field(default_factory=Image)
-    mounts: tuple[tuple[str, str], ...] = ()
-    """Folders of the repository that are mounted, and where."""
-    folders: tuple[str, ...] = ()
-    """Where volumes are mounted."""
-    before: tuple[tuple[str, str], ...] = ()
+    mounts: Sequence[tuple[str, str]] = ()
+    folders: Sequence[str] = ()
+    before: Sequence[tuple[str, str]] = ()
     resources: Found = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
-    """What the file says of the service and the lab cannot read, each with its place."""
+    problems: Sequence[str] = ()
     name: str = ""
-    """The service of a Compose file."""
 
     @property
     def words(self) -> list[str]:
@@ -114,14 +108,9 @@ class Repository:
                 try:
                     return read_text(there)
                 except WrongUse as error:
-                    self.note_unread(there, f"it {error.message.removeprefix(f'{there} ').rstrip('.')}")
+                    why = error.message.removeprefix(f"{there} ").rstrip(".")
+                    self.problems.append(f"{self.name(there)}: it {why}")
         return ""
-
-    def note_unread(self, path: Path, why: str) -> None:
-        """Note once why a file cannot be read."""
-        problem = f"{self.name(path)}: {why}"
-        if problem not in self.problems:
-            self.problems.append(problem)
 
     def documents(self, path: Path) -> list[Any]:
         """Return the documents of a YAML file; none: there is none, or it cannot be read, which is noted."""
@@ -129,11 +118,10 @@ class Repository:
             self._documents[path] = []
             try:
                 self._documents[path] = foreign_yaml(self.text(path))
-            except yaml.YAMLError as error:
-                problem = getattr(error, "problem", None) or "it has a character that YAML does not allow"
-                self.note_unread(path, f"this file cannot be read: it is not valid YAML: {problem}")
-            except RecursionError:
-                self.note_unread(path, "this file is nested too deeply to be read")
+            except (yaml.YAMLError, RecursionError) as error:
+                why = "it is nested too deeply" if isinstance(error, RecursionError) else "it is not valid YAML: " + (
+                    getattr(error, "problem", None) or "it has a character that YAML does not allow")  # fmt: skip
+                self.problems.append(f"{self.name(path)}: this file cannot be read: {why}")
         return self._documents[path]
 
     def files(self, *patterns: str) -> list[Path]:
@@ -152,23 +140,26 @@ class Repository:
             found += [path for name in names if (path := here / name).exists()]
         return found
 
+    def _copied(self, start: Start) -> list[tuple[Path, str, str]]:
+        """Return what a start has of the repository: a folder, a path in it, and where that lies in the image."""
+        context = start.image.context or self.folder
+        return [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.image.copies)]
+
     def folder_of(self, start: Start) -> Path:
         """Return the folder of the repository that is the working folder of a start.
 
         It is the folder from which most of its files were copied. If nothing tells what was copied there, it is the
         folder with the same name: that of /srv/shop/src is src.
         """
-        context = start.image.context or self.folder
-        pairs = [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.image.copies)]
-        whole = PurePosixPath(start.folder)
-        for base, source, target in reversed(pairs):
+        context, whole = start.image.context or self.folder, PurePosixPath(start.folder)
+        for base, source, target in reversed(self._copied(start)):
             if whole.is_relative_to(target):
                 there = base / source.strip("/") / whole.relative_to(target)
                 if there.is_dir():
                     return there.resolve()
         if start.folder and Path(start.folder).is_relative_to(self.folder):
             return Path(start.folder)
-        inside = Counter((base / source).parent.resolve() for base, source, target in pairs
+        inside = Counter((base / source).parent.resolve() for base, source, target in self._copied(start)
                          if PurePosixPath(target, *([PurePosixPath(source).name] if target.endswith("/") else []))
                          == whole / PurePosixPath(source).name and (base / source).exists())  # fmt: skip
         if inside:
@@ -186,15 +177,12 @@ class Repository:
         The working folder is one of them, and so are folders to write. A file that lies in a folder which is there
         already is left out.
         """
-        context = start.image.context or self.folder
         found: dict[str, str] = {}
-        pairs = [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.image.copies)]
-        for base, source, target in pairs:
+        for base, source, target in self._copied(start):
             matches = [*base.glob(source.strip("/"))] if re.search(r"[*?[]", source) else [base / source.strip("/")]
             is_folder = target.endswith("/") or len(matches) > 1 or target == start.image.folder
             for each in (path for path in matches if path.exists() and path.resolve().is_relative_to(self.folder)):
-                into = is_folder and each.is_file()
-                there = PurePosixPath(target) / each.name if into else PurePosixPath(target)
+                there = PurePosixPath(target, *([each.name] if is_folder and each.is_file() else []))
                 found.setdefault(str(there), os.path.relpath(each.resolve(), self.folder))
         if start.folder not in ("", "/") and not Path(start.folder).is_relative_to(self.folder):
             found.setdefault(str(PurePosixPath(start.folder)), self.name(self.folder_of(start)))

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -10,15 +10,24 @@ from typing import Any, NamedTuple
 
 from stampede.resources import OTHERS, WEB
 from stampede.servers.program import PROGRAMS, SERVES
-from stampede.service.description import variables_of_env_file
 from stampede.service.discovery.compose import compose_starts, merged
 from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, as_text, docker_images, preparing
 from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
-from stampede.service.scripts import read_document, scripts_of
+from stampede.service.packages import read_document, scripts_of
 
 _DEVELOPS = re.compile(
     r"--reload\b|\brunserver\b|\bfastapi dev\b|\bflask\b.* run\b|runserver_plus|\.run\([^)]*debug\s*=\s*True"
 )
+_UNREAD = ("*.nomad*", "*.hcl", "*.tf", "*.tpl", "*.j2", "*.tmpl", "ecosystem.config.*", "[Jj]ustfile", "Taskfile.y*ml",
+           "*task*.json")  # fmt: skip
+"""Files that may start a service: of Nomad, Terraform, Ansible, PM2, just, Task and Amazon ECS."""
+_STARTED = re.compile(rf"\b({'|'.join((*PROGRAMS, 'waitress-serve', 'containerDefinitions'))})\b")
+"""Fewer names than in SERVES: words such as flask stand in many files that start no server."""
+_MANAGERS = ("/init", "/sbin/my_init", "runsvdir", "runsvdir-start", "s6-svscan")
+"""What starts the services of a container that stand in files of their own: s6 and runit."""
+_KINDS = re.compile(r"^[ -]*kind:\s*(Deployment\w*|Rollout|\w+Set|Service|ConfigMap)\b", re.MULTILINE)
+_OF_SYSTEMD = {"h": "/root", "t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log", "E": "/etc"}
+"""The folders that a unit names with % (systemd.unit(5), of the system)."""
 
 
 class _Form(NamedTuple):
@@ -66,14 +75,16 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         found = [_start(repository, images, "--command", command)]
     else:
         plain = [
-            Start(image.command, image.place, image.entrypoint, image.folder, image.environment, image.environment,
-                  image=image, before=image.before) for image in images if image.command or image.entrypoint
+            Start(image.command, image.place, image.entrypoint, image.folder, image.environment, image=image,
+                  before=image.before) for image in images if image.command or image.entrypoint
+        ]  # fmt: skip
+        repository.problems += [
+            f"{start.place} starts what stands in files of {start.words[0]}, which the lab does not read; give the "
+            "command that serves with --command" for start in plain
+            if {*_MANAGERS} & {*start.words[:2]} and not SERVES.search(shlex.join(start.words))
         ]  # fmt: skip
         replaces = [start for start in compose if not FOR_DEVELOPMENT.search(start.compose)]
         others = [start for start in compose if start not in replaces]
-        managed = [start for start in plain if {*_MANAGERS} & {*start.words[:2]}]
-        if managed:  # by which the services of a container are started that stand in files of their own
-            plain = [*_service_files(repository, managed[0]), *plain]
         platforms = [
             start
             for start in _platform_starts(repository, images)
@@ -81,7 +92,12 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         ]
         found = [*platforms, *replaces, *plain, *others]
         found = sorted(found, key=lambda start: _unlikely(repository, start)[: 1 if start in platforms else 2])
-        found = [*found, *_machine_starts(repository, images)] or [*_script_starts(repository)]
+        found = [*found, *_machine_starts(repository, images)]
+        for name, (module, _) in scripts_of(repository.folder).items() if not found else ():
+            file = f"{module.replace('.', '/')}.py"
+            text = f"{name} {repository.text(file)}{repository.text(f'src/{file}')}"
+            if SERVES.search(text) or re.search(r"serve|start|web", name):
+                found.append(_start(repository, [], f"the script {name}", [name], None, str(repository.folder)))
         found = [start for start in found if SERVES.search(text_of(repository, start))
                  or not OTHERS.search((start.name or start.place.rpartition("/")[2]).lower())]  # fmt: skip
     if found and not found[0].compose:
@@ -89,28 +105,14 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         if belong := belong or [start for start in compose if start.image.file and start.beside]:
             found[0] = merged(found[0], belong[0])
     repository.problems += [
-        f"{repository.name(path)} names {server[1]}, too, but the lab does not read files of this kind"
-        for path in repository.files(*_UNREAD) if (server := _STARTED.search(repository.text(path)))
+        f"{repository.name(path)} may start the service, too, but the lab does not read files of this kind; if it "
+        "does, give its command with --command"
+        for path in repository.files(*_UNREAD) if _STARTED.search(repository.text(path))
     ]  # fmt: skip
-    known: dict[tuple[str, tuple[str, ...]], Start] = {}
+    known: dict[tuple[str, str], Start] = {}
     for start in found:
-        known.setdefault((start.place, start.command), start)
+        known.setdefault((start.place, shlex.join(start.command)), start)
     return [*known.values()]
-
-
-_UNREAD = ("*.nomad*", "*.hcl", "*.tf", "*.tpl", "*.j2", "*.tmpl", "ecosystem.config.*", "[Jj]ustfile", "Taskfile.y*ml")
-"""Files that may start a service: of Nomad, Terraform, Ansible, PM2, just and Task."""
-_STARTED = re.compile(rf"\b({'|'.join((*PROGRAMS, 'waitress-serve'))})\b")
-"""Fewer names than in SERVES: words such as flask stand in many files that start no server."""
-_MANAGERS = ("/init", "/sbin/my_init", "runsvdir", "runsvdir-start", "s6-svscan")
-
-
-def _service_files(repository: Repository, start: Start) -> Iterator[Start]:
-    """Yield what the files ``run`` of runit and of s6 start in an image that begins with one of these."""
-    for path in sorted({*repository.files("run"), *repository.folder.glob("**/s6-rc.d/*/run")}):
-        if SERVES.search(text := repository.text(path)) and not OTHERS.search(path.parent.name.lower()):
-            shell = "bash" if "bash" in text.partition("\n")[0] else "sh"
-            yield replace(start, command=(shell, "-c", text), entrypoint=(), place=repository.name(path))
 
 
 def _unlikely(repository: Repository, start: Start) -> tuple[bool, ...]:
@@ -139,33 +141,31 @@ def _start(
     repository: Repository, images: Sequence[Image], place: str, command: str | Sequence[str], given: object = None,
     folder: str = "", replicas: object = None,
 ) -> Start:  # fmt: skip
-    """Return the start that a command of a file stands for, in the image of the repository if it has one."""
+    """Return the start that a command of a file stands for, in the image of the repository if it has one.
+
+    ``given`` are variables, as a mapping or a list of names with values.
+    """
     image = next(iter(images), Image())
-    variables = _variables(given)
-    said = {name: value for name, value in variables.items() if value is not None}
-    unknown = tuple(f"{place.partition(':')[0]}: {name}: {UNKNOWN}" for name in variables.keys() - said.keys())
-    words = ("sh", "-c", command) if isinstance(command, str) else tuple(command)
+    pairs: list[tuple[object, object]] = []
+    if isinstance(given, list):
+        pairs = [(each.get("key") or each.get("name"), each.get("value")) for each in given if isinstance(each, dict)]
+    elif isinstance(given, dict):
+        pairs = [(name, each.get("value") if isinstance(each, dict) else each) for name, each in given.items()]
+    said = {str(name): str(value) for name, value in pairs if name and value is not None and "${" not in str(value)}
+    file = place.partition(":")[0]
+    unknown = sorted(f"{file}: {name}: {UNKNOWN}" for name, _ in pairs if name and str(name) not in said)
+    words = ("sh", "-c", command) if isinstance(command, str) else command
     at = str(repository.folder / folder.strip("/")) if folder and not folder.startswith("/") else folder or image.folder
     return Start(
-        words, place, (), at, {**image.environment, **said}, {**image.environment, **said}, image=image,
-        replicas=replicas if isinstance(replicas, int) else None, before=image.before, problems=tuple(sorted(unknown)),
+        words, place, (), at, {**image.environment, **said}, image=image,
+        replicas=replicas if isinstance(replicas, int) else None, before=image.before, problems=unknown,
     )  # fmt: skip
-
-
-def _variables(said: object) -> dict[str, str | None]:
-    """Return variables that a file gives, as a mapping or a list of names with values. None: a value is elsewhere."""
-    pairs: list[tuple[object, object]] = []
-    if isinstance(said, list):
-        pairs = [(each.get("key") or each.get("name"), each.get("value")) for each in said if isinstance(each, dict)]
-    elif isinstance(said, dict):
-        pairs = [(name, each.get("value") if isinstance(each, dict) else each) for name, each in said.items()]
-    return {str(name): None if value is None or "${" in str(value) else str(value) for name, value in pairs if name}
 
 
 def _read(repository: Repository, name: str) -> Any:  # noqa: ANN401  # any document
     """Return what a file of JSON, TOML or YAML says; an empty mapping: nothing, or it is not well formed."""
     if name.endswith((".toml", ".json")):
-        return read_document(name, repository.text(name))
+        return read_document(Path(name), repository.text(name))
     return next(iter(repository.documents(repository.folder / name)), None) or {}
 
 
@@ -177,7 +177,18 @@ def _place(repository: Repository, name: str, command: str) -> str:
 
 
 def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
-    yield from _procfile(repository, images)
+    """Yield what a Procfile, the files of platforms and the deployments of Kubernetes start."""
+    lines = [*enumerate(repository.text("Procfile").splitlines(), start=1)]
+    release = [(found[1], f"Procfile:{number}") for number, line in lines
+               if (found := re.match(r"release\s*:\s*(.+)", line))]  # fmt: skip
+    given = quantity = None
+    with suppress(AttributeError, TypeError):
+        app = _read(repository, "app.json")
+        given, quantity = app.get("env"), ((app.get("formation") or {}).get("web") or {}).get("quantity")
+    for number, line in lines:
+        if web := re.match(r"web\s*:\s*(.+)", line):
+            start = _start(repository, images, f"Procfile:{number}", web[1], given, str(repository.folder), quantity)
+            yield replace(start, before=(*start.before, *release))
     for form in _FORMS:
         try:
             said = _read(repository, form.file)
@@ -190,108 +201,83 @@ def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterato
                 build = whole.get("build") or {}
                 file = each.get("dockerfilePath") or build.get("dockerfile") or (build.get("docker") or {}).get("web")
                 own = [image for image in images if file and image.file == (repository.folder / str(file)).resolve()]
-                given = whole.get("env") or each.get(form.given)
+                given, replicas = whole.get("env") or each.get(form.given), each.get(form.replicas)
                 if form.only[0] and each.get(form.only[0]) not in form.only[1]:
                     continue
                 if isinstance(command, str):
-                    place = _place(repository, form.file, command)
-                    yield _start(repository, own or images, place, command, given, str(each.get(form.folder) or ""),
-                                 each.get(form.replicas))  # fmt: skip
+                    place, folder = _place(repository, form.file, command), str(each.get(form.folder) or "")
+                    yield _start(repository, own or images, place, command, given, folder, replicas)
                 elif given and images and not whole.get("processes"):  # the command of the image
                     image = (own or images)[0]
-                    start = _start(repository, [image], image.place, image.command, given, "", each.get(form.replicas))
+                    start = _start(repository, [image], image.place, image.command, given, "", replicas)
                     yield replace(start, entrypoint=image.entrypoint)
         except (AttributeError, TypeError):  # what the file says has another form
             repository.problems.append(f"{form.file}: the lab does not know this form")
-    repository.problems += [
-        f"{repository.name(path)}: what Helm makes of this template may start the service in another way; describe the "
-        "folder with what helm template prints" for path in repository.files("*.yaml", "*.yml")
-        if re.search(r"^kind:\s*Deployment", text := repository.text(path), re.MULTILINE) and "{{" in text
-    ][:1]  # fmt: skip
-    yield from _kubernetes(repository, images)
-    for path in repository.files("*task*.json"):  # of Amazon ECS
-        with suppress(AttributeError, TypeError):
-            for each in _read(repository, repository.name(path)).get("containerDefinitions") or []:
-                if not NO_APPLICATION.search(str(each.get("image"))) and (words := each.get("command")):
-                    place = _place(repository, repository.name(path), '"command"')
-                    given = [*(each.get("environment") or []), *(each.get("secrets") or [])]
-                    start = _start(repository, images, place, [str(word) for word in words], given)
-                    entrypoint = each.get("entryPoint") or start.image.entrypoint
-                    yield replace(start, entrypoint=tuple(map(str, entrypoint)))
+    with suppress(AttributeError, TypeError, KeyError):
+        yield from _kubernetes(repository, images, [*_objects(repository)])
 
 
-def _procfile(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
-    lines = [*enumerate(repository.text("Procfile").splitlines(), start=1)]
-    release = [(found[1], f"Procfile:{number}") for number, line in lines
-               if (found := re.match(r"release\s*:\s*(.+)", line))]  # fmt: skip
-    given = quantity = None
-    with suppress(AttributeError, TypeError):
-        app = _read(repository, "app.json")
-        given, quantity = app.get("env"), ((app.get("formation") or {}).get("web") or {}).get("quantity")
-    for number, line in lines:
-        if found := re.match(r"web\s*:\s*(.+)", line):
-            place = f"Procfile:{number}"
-            start = _start(repository, images, place, found[1], given, str(repository.folder), quantity)
-            yield replace(start, before=(*start.before, *release))
+def _objects(repository: Repository) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of Kubernetes in a repository, each with its file."""
+    for path in repository.files("*.yaml", "*.yml"):
+        text, name = repository.text(path), repository.name(path)
+        if "{{" in text and re.search(r"^kind:\s*Deployment", text, re.MULTILINE):
+            repository.problems.append(f"{name}: what Helm makes of this template may start the service in another way;"
+                                       " describe the folder with what helm template prints")  # fmt: skip
+        elif "{{" not in text and _KINDS.search(text) and not FOR_DEVELOPMENT.search(name):
+            for each in (each for each in repository.documents(path) if isinstance(each, dict)):
+                items = each.get("items")
+                yield from (
+                    (name, one) for one in (items if isinstance(items, list) else [each]) if isinstance(one, dict)
+                )
 
 
-_KINDS = re.compile(r"^[ -]*kind:\s*(Deployment\w*|Rollout|\w+Set|Service|ConfigMap)\b", re.MULTILINE)
-
-
-def _kubernetes(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
+def _kubernetes(
+    repository: Repository, images: Sequence[Image], documents: Sequence[tuple[str, Mapping[str, Any]]]
+) -> Iterator[Start]:
     """Yield the containers of deployments whose commands name a server."""
-    changed = tuple(
+    changed = [
         f"{repository.name(path)}: Kustomize may change what {path.parent.name} says; describe the folder "
         "with what kubectl kustomize prints"
         for path in repository.files("kustomization.y*ml")
-    )[:1]
-    documents = [(repository.name(path), said) for path in repository.files("*.yaml", "*.yml")
-                 if _KINDS.search(repository.text(path)) and not FOR_DEVELOPMENT.search(repository.name(path))
-                 and "{{" not in repository.text(path) for each in repository.documents(path)
-                 if isinstance(each, dict)
-                 for said in (each["items"] if isinstance(each.get("items"), list) else [each])
-                 if isinstance(said, dict)]  # fmt: skip
-    with suppress(AttributeError, TypeError, KeyError):
-        maps = {said["metadata"]["name"]: said.get("data") or {} for _, said in documents
-                if said.get("kind") == "ConfigMap"}  # fmt: skip
-        for name, said in documents:
-            spec = said.get("spec") or {}
-            pod = (spec.get("template") or {}).get("spec") or {}
-            first = [as_text([*map(str, each.get("command") or []), *map(str, each.get("args") or [])])
-                     for each in pod.get("initContainers") or []]  # fmt: skip
-            before = [(command, name) for each in first if (command := preparing(each))]
-            for each in pod.get("containers") or []:
-                if NO_APPLICATION.search(str(each.get("image"))):
-                    continue
-                given: dict[str, object] = {}
-                elsewhere = []
-                for source in each.get("envFrom") or []:
-                    of = source.get("configMapRef") or source.get("secretRef") or {}
-                    given |= maps.get(of.get("name"), {})
-                    if of.get("name") not in maps:
-                        elsewhere.append(f"{name}: envFrom {of.get('name')}: its values are not in the repository")
-                for one in each.get("env") or []:
-                    of = (one.get("valueFrom") or {}).get("configMapKeyRef") or {}
-                    given[one["name"]] = one.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
-                words = [re.sub(r"\$\((\w+)\)", lambda found: str(given.get(found[1]) or found[0]), str(word))  # noqa: B023
-                         for key in ("command", "args") for word in each.get(key) or []]  # fmt: skip
-                built = re.split("[:@]", str(each.get("image")).rpartition("/")[2])[0]
-                image = next((own for own in images if own.file and own.file.parent.name == built), None)
-                if not words and (OTHERS.search(str(each.get("name")).lower()) or (not image and len(images) > 1)):
-                    continue
-                image = image or next(iter(images), Image())
-                entrypoint = () if each.get("command") else image.entrypoint
-                key = "command:" if each.get("command") else "args:" if words else "containers:"
-                start = _start(repository, [image], _place(repository, name, key), words or image.command, given,
-                               str(each.get("workingDir") or ""), spec.get("replicas"))  # fmt: skip
-                start = replace(start, entrypoint=entrypoint, before=(*start.before, *before),
-                                problems=(*start.problems, *elsewhere, *changed))  # fmt: skip
-                if SERVES.search(text_of(repository, start)):
-                    yield start
-
-
-_OF_SYSTEMD = {"h": "/root", "t": "/run", "S": "/var/lib", "C": "/var/cache", "L": "/var/log", "E": "/etc"}
-"""The folders that a unit names with % (systemd.unit(5), of the system)."""
+    ][:1]
+    of_maps = [said for _, said in documents if said.get("kind") == "ConfigMap"]
+    maps = {said["metadata"]["name"]: said.get("data") or {} for said in of_maps}
+    for name, said in documents:
+        spec = said.get("spec") or {}
+        pod = (spec.get("template") or {}).get("spec") or {}
+        first = [as_text([*map(str, each.get("command") or []), *map(str, each.get("args") or [])])
+                 for each in pod.get("initContainers") or []]  # fmt: skip
+        before = [(command, name) for each in first if (command := preparing(each))]
+        for each in pod.get("containers") or []:
+            if NO_APPLICATION.search(str(each.get("image"))):
+                continue
+            given: dict[str, object] = {}
+            elsewhere = []
+            for source in each.get("envFrom") or []:
+                of = (source.get("configMapRef") or source.get("secretRef") or {}).get("name")
+                given |= maps.get(of, {})
+                if of not in maps:
+                    elsewhere.append(f"{name}: envFrom {of}: its values are not in the repository")
+            for one in each.get("env") or []:
+                of = (one.get("valueFrom") or {}).get("configMapKeyRef") or {}
+                given[one["name"]] = one.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
+            words = [re.sub(r"\$\((\w+)\)", lambda found: str(given.get(found[1]) or found[0]), str(word))  # noqa: B023
+                     for key in ("command", "args") for word in each.get(key) or []]  # fmt: skip
+            built = re.split("[:@]", str(each.get("image")).rpartition("/")[2])[0]
+            image = next((own for own in images if own.file and own.file.parent.name == built), None)
+            if not words and (OTHERS.search(str(each.get("name")).lower()) or (not image and len(images) > 1)):
+                continue
+            image = image or next(iter(images), Image())
+            key = "command:" if each.get("command") else "args:" if words else "containers:"
+            start = _start(repository, [image], _place(repository, name, key), words or image.command, given,
+                           str(each.get("workingDir") or ""), spec.get("replicas"))  # fmt: skip
+            start = replace(
+                start, entrypoint=() if each.get("command") else image.entrypoint, before=(*start.before, *before),
+                problems=(*start.problems, *elsewhere, *changed),
+            )  # fmt: skip
+            if SERVES.search(text_of(repository, start)):
+                yield start
 
 
 def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
@@ -315,21 +301,10 @@ def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator
             if command:
                 words = command if "$" in command else shlex.split(command)
                 start = _start(repository, images, _place(repository, name, "ExecStart"), words, given, folder)
-                values = [variables_of_env_file(repository.text(file)) for file in files]
-                environment = {key: each for of in (start.environment, *values) for key, each in of.items()}
-                yield replace(start, env_files=tuple(files), environment=environment, problems=tuple(problems),
-                              before=(*start.before, *first))  # fmt: skip
+                before = (*start.before, *first)
+                yield replace(start, env_files=files, problems=problems, before=before)
     for path in [each for each in repository.files("uwsgi.ini", "wsgi.ini") if repository.text(each)][:1]:
         yield _start(repository, images, repository.name(path), ["uwsgi", "--ini", path.name], None, str(path.parent))
     for path in repository.files("supervisor*.conf", "supervisor*.ini")[:1]:
         words = ["supervisord", "-c", f"/opt/application/{repository.name(path)}"]
         yield _start(repository, images, repository.name(path), words, None, str(repository.folder))
-
-
-def _script_starts(repository: Repository) -> Iterator[Start]:
-    """Yield the scripts of the project whose name or text says that they serve."""
-    for name, script in scripts_of(repository.folder).items():
-        module = "" if isinstance(script, str) else f"{script[0].replace('.', '/')}.py"
-        text = f"{script} {repository.text(module)}{repository.text(f'src/{module}')}"
-        if SERVES.search(f"{name} {text}") or re.search(r"serve|start|web", name):
-            yield _start(repository, [], f"the script {name}", [name], None, str(repository.folder))

@@ -1,5 +1,6 @@
-"""The page of a class: strips with a dot for each laptop, who differs and why, and predictions beside results."""
+"""The page of a class: strips with a dot for each laptop, who differs, and predictions beside results."""
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -20,23 +21,24 @@ from stampede.report.wording import (
     whole_number,
 )
 from stampede.teach.classroom.drawing import COLOURS, draw_predictions, draw_strip
-from stampede.teach.classroom.outliers import FAR, FEW, NEAR, NEAR_RATIO, Differing, Outlier, differing, traits
+from stampede.teach.classroom.outliers import FAR, FEW, NEAR, NEAR_RATIO, Outlier, outliers
 from stampede.teach.classroom.predictions import ClassPrediction, collect_predictions
-from stampede.teach.classroom.strips import Laptop, Strip, strips
+from stampede.teach.classroom.strips import Laptop, Strip, SubmittedRun, strips
 from stampede.teach.lesson.notes import Bar
 
-_OF_LAPTOPS = ("cores", "processor", "memory", "kernel", "engine", "CPU mode", "trials", "lab", "lab's files")
+_KINDS_OF_KERNEL = {"microsoft": "WSL2", "linuxkit": "Docker Desktop", "orbstack": "OrbStack"}
+_PLAIN = re.compile(r"[^\w .,:+~()@/-]")
 
 
 class Chapter(NamedTuple):
-    """What the page says of one experiment. ``own`` is the lab's own file."""
+    """What the page says of one experiment. ``own`` is the lab's own file; ``differing`` goes by laptop."""
 
     name: str
     own: Experiment
     says: str
     predictions: list[ClassPrediction]
     strips: list[Strip]
-    differing: list[Differing]
+    differing: dict[int, list[Outlier]]
 
 
 def write_class_page(
@@ -46,7 +48,6 @@ def write_class_page(
     predictions: Mapping[int, list[tuple[str, Bar]]],
     *,
     left_out: int,
-    checked: bool,
 ) -> list[Chapter]:
     """Write the page of a class, whole or not at all, and return its chapters, one for each experiment with a run."""
     cores = sorted({handed.run.cores for laptop in laptops for handed in laptop.runs.values()})
@@ -58,30 +59,61 @@ def write_class_page(
         if not there:
             continue
         made = strips(laptops, name, own)
-        differ = differing(laptops, name, made)
+        differing: dict[int, list[Outlier]] = {}
+        for outlier in sorted((each for strip in made for each in outliers(strip)), key=lambda each: each.dot.laptop):
+            differing.setdefault(outlier.dot.laptop, []).append(outlier)
         claims = [len(strip.verdicts) for strip in made if strip.claim]
         says = f"{plural(there, 'laptop')}; {claims.count(1)} of {len(claims)} claims have the same verdict on all. "
-        if differ:
-            names = ", ".join(row.laptop.name for row in differ)
-            says += f"{len(differ)} differ{'s' if len(differ) == 1 else ''} from the others: {names}."
+        if differing:
+            names = ", ".join(f"laptop-{number}" for number in differing)
+            says += f"{len(differing)} differ{'s' if len(differing) == 1 else ''} from the others: {names}."
         else:
             says += "No laptop differs from the others."
         asked = [found for found in collected if name == f"lesson-{found.step}"]
-        chapters.append(Chapter(name, own, says, asked, made, differ))
+        chapters.append(Chapter(name, own, says, asked, made, differing))
+    rows = {laptop.name: [properties(handed) for handed in laptop.runs.values()] for laptop in laptops}
     page = render(
         "class.html", app="stampede.teach.classroom", laptops=laptops, chapters=chapters, colours=of_cores,
         left_out=left_out, far=FAR, few=FEW, near=NEAR_RATIO,
         near_ms=f"{NEAR['ms']:g}", near_share=f"{NEAR['share']:g}",
-        head=[*_OF_LAPTOPS, "manifests"], cells=_cells, heading=_heading, what=_what, told=_told, verdicts=_verdicts,
+        head=[*next(iter(rows.values()))[0]],
+        rows={name: [", ".join(dict.fromkeys(values)) for values in zip(*(each.values() for each in of), strict=True)]
+              for name, of in rows.items()},
+        heading=_heading, what=_what, told=_told, verdicts=_verdicts,
         draw=lambda strip: draw_strip(strip, of_cores, f"{_heading(strip)}. {_told(strip)}"),
         summary=_prediction_summary, how=_how,
         draw_predictions=lambda found: draw_predictions(
             found, f"The class predicted: {found.says}. {_prediction_summary(found)}"
         ),
-        has_predictions=any(chapter.predictions for chapter in chapters), checked=checked,
+        has_predictions=any(chapter.predictions for chapter in chapters),
     )  # fmt: skip
     write_whole(target, page)
     return chapters
+
+
+def properties(handed: SubmittedRun) -> dict[str, str]:
+    """Return what may make laptops differ, by name; nothing in a value is anybody's own words."""
+    run, _, manifest = handed
+
+    def plain(text: str) -> str:
+        return _PLAIN.sub("", text)[:60]
+
+    told = run.host.kernel  # of which somebody may have built an own version
+    kernel = re.match(r"[A-Za-z]+ [\d.]+\d", told)
+    kind = next((f" ({kind})" for word, kind in _KINDS_OF_KERNEL.items() if word in told.lower()), "")
+    modes = {load.settings["CPU"] for load in run.loads if load.settings.get("CPU") in ("hold", "burn")}
+    committed = run.git and re.fullmatch(r"[0-9a-f]{7,64}", run.git.commit)
+    changed = ", changed" if run.git and run.git.dirty else ""
+    gunicorn = {version for image in run.images if (version := image.programs.get("gunicorn"))}
+    return {
+        "cores": str(run.cores), "processor": plain(run.host.cpu), "memory": f"{run.host.memory_gib:.0f} GiB",
+        "kernel": f"{kernel[0] if kernel else 'unknown'}{kind}", "engine": plain(run.host.engine),
+        "CPU mode": " and ".join(sorted(modes)) or "requests sleep", "trials": str(run.trials),
+        "duration": ", ".join(dict.fromkeys(plain(load.duration) for load in run.loads)),
+        "gunicorn": plain(", ".join(sorted(gunicorn))) or "–",
+        "lab": f"{committed[0][:8]}{changed}" if committed else "no git checkout",
+        "manifests": f"{plain(run.experiment)} {manifest[:8]}",
+    }  # fmt: skip
 
 
 def _prediction_summary(prediction: ClassPrediction) -> str:
@@ -141,9 +173,3 @@ def _how(standing: Outlier) -> str:
     verdict = f"{dot.verdict} (most: {strip.most})" if by_verdict else ""
     value = f"{_number(strip, dot.value)} (median: {_number(strip, strip.median)})" if by_value else ""
     return f"{says}: {', '.join(filter(None, (verdict, value)))}"
-
-
-def _cells(laptop: Laptop) -> list[str]:
-    facets = [dict(traits(handed)) for handed in laptop.runs.values()]
-    cells = [", ".join(dict.fromkeys(values[name] for values in facets)) for name in _OF_LAPTOPS]
-    return [*cells, ", ".join(f"{name} {handed.manifest[:8]}" for name, handed in laptop.runs.items())]

@@ -1,7 +1,6 @@
 """The runs of a whole class: what each laptop measured of the same claims and published figures.
 
-Nothing here tells whose laptop it is. A laptop has a number, and words come from the lab's own files, or from at least
-two laptops: words that only one laptop has may be somebody's own.
+Nothing here tells whose laptop it is. A laptop has a number, and words come from the lab's own files.
 """
 
 from collections import Counter
@@ -131,10 +130,7 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: Experiment) -> list[
             for found, strips_of in ((claims, _claims), (figures, _figures)):
                 for key, strip in strips_of(laptop.number, handed):
                     found.setdefault(key, []).append(strip)
-    made = [_joined(words, all_of) for key, all_of in claims.items()
-            if (words := words_of.get(key) or _shared(all_of))]  # fmt: skip
-    places = {words: place for place, words in enumerate(words_of.values())}
-    made.sort(key=lambda strip: places.get(strip.says, len(places)))
+    made = [_joined(words, claims[key]) for key, words in words_of.items() if key in claims]
     made.sort(key=lambda strip: _ROLES.get(strip.claim.role if strip.claim else None, 2))
     shown = {_key(strip.quantity) for strip in made if strip.claim and strip.quantity and not strip.claim.relative_to}
     return made + [
@@ -152,13 +148,6 @@ def _joined(words: str, all_of: Sequence[Strip]) -> Strip:
         predicted=[value for strip in all_of for value in strip.predicted],
         published=next((strip.published for strip in all_of if strip.published is not None), None),
     )
-
-
-def _shared(all_of: Iterable[Strip]) -> str | None:
-    """Return the words that most laptops have, if at least two have them."""
-    said = {(dot.laptop, strip.says) for strip in all_of for dot in strip.dots}
-    (most, times), *_ = Counter(words for _, words in said).most_common(1)
-    return most if times > 1 else None
 
 
 def _claims(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, Strip]]:

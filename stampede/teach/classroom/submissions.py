@@ -1,27 +1,69 @@
 """One page from everybody's exports: ``stampede class`` reads them all, and leaves out what cannot be trusted."""
 
 import hashlib
+import lzma
 import os
+import shutil
+import tarfile
 import tempfile
+import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stampede.evaluate.metrics.asked import check_names
+from stampede.evaluate.statistics.estimates import check_names
 from stampede.experiment.file import names, read_experiment
 from stampede.experiment.model import Experiment
 from stampede.paths import EXPERIMENTS
 from stampede.records.checksums import MANIFEST, changed_files, read_manifest, sha256
 from stampede.records.files import POINTS
+from stampede.records.folder import MOST_BYTES as FILE_BYTES
 from stampede.records.folder import BadRun, read_run, read_summary
-from stampede.records.summary import Summary
-from stampede.teach.classroom.archive import BadArchive, unpack
 from stampede.teach.classroom.predictions import read_predictions
 from stampede.teach.classroom.strips import SubmittedRun
 from stampede.teach.lesson.model import read_lesson, step_experiment
 from stampede.teach.lesson.notes import NOTES, Bar
 from stampede.verification import compute_summary, derived_elsewhere
+
+MOST_BYTES = 4 * 2**30
+"""How much all files of an archive together may have at most."""
+
+
+class BadArchive(Exception):
+    """A file is not an archive that can be used. The message goes on after the file's name."""
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Write the files of an archive into a folder, without hidden files.
+
+    Raise BadArchive if the archive is damaged, too large, or has entries that no export has, such as links. Raise
+    OSError if the archive cannot be read, or if the folder has no room.
+    """
+    left = MOST_BYTES
+    try:
+        with tarfile.open(path, "r|*") as archive:
+            for member in archive:
+                if member.isdir():
+                    continue
+                name, left = member.name.removeprefix("./"), left - member.size
+                parts = name.split("/")
+                if not member.isfile() or name.startswith("/") or "" in parts or ".." in parts:
+                    raise BadArchive(f"has an entry that no export has: {member.name!a}")
+                if left < 0:
+                    raise BadArchive(f"has more than {MOST_BYTES // 2**30} GiB of files")
+                if name.endswith(".json") and member.size > FILE_BYTES:
+                    raise BadArchive(f"has {name} of {member.size / 2**20:,.0f} MiB; at most "
+                                     f"{FILE_BYTES // 2**20} MiB are read")  # fmt: skip
+                file = archive.extractfile(member)
+                if file and not any(part.startswith(".") for part in parts):
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    with (folder / name).open("wb") as target:
+                        shutil.copyfileobj(file, target)
+    except (EOFError, OSError, TypeError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError) as error:
+        if isinstance(error, OSError) and error.errno:  # else it comes from damaged data
+            raise
+        raise BadArchive("is damaged, or not an archive of stampede export") from None
 
 
 @dataclass
@@ -37,15 +79,14 @@ class Submission:
     problems: list[str] = field(default_factory=list)
 
 
-def read_all(paths: Sequence[Path], known: set[str], *, check: bool) -> list[Submission]:
+def read_all(paths: Sequence[Path], known: set[str]) -> list[Submission]:
     """Read everything that was handed in, as much at once as there are cores.
 
-    ``known``: the experiments that the page can show. ``check``: compute all results again. A run that was handed in
-    twice counts once.
+    ``known``: the experiments that the page can show. A run that was handed in twice counts once.
     """
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
-            submissions = [*pool.map(lambda path: _read(path, known, check=check), paths)]
+            submissions = [*pool.map(lambda path: _read(path, known), paths)]
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -60,16 +101,16 @@ def read_all(paths: Sequence[Path], known: set[str], *, check: bool) -> list[Sub
     return submissions
 
 
-def _read(path: Path, known: set[str], *, check: bool) -> Submission:
+def _read(path: Path, known: set[str]) -> Submission:
     found = Submission()
     try:
         if path.is_dir():
-            _add_runs(found, path, path.resolve(), path.resolve().parent, check=check)
+            _add_runs(found, path, path.resolve(), path.resolve().parent)
         else:
             with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
                 folder = Path(temporary).resolve()
                 unpack(path, folder)
-                _add_runs(found, path, folder, folder, check=check)
+                _add_runs(found, path, folder, folder)
     except BadArchive as error:
         return Submission(problems=[f"{path} {error}."])
     except OSError as error:
@@ -88,7 +129,7 @@ def _read(path: Path, known: set[str], *, check: bool) -> Submission:
     return found
 
 
-def _add_runs(found: Submission, path: Path, top: Path, base: Path, *, check: bool) -> None:
+def _add_runs(found: Submission, path: Path, top: Path, base: Path) -> None:
     """Add the runs in the folder ``top`` of ``path``, or say why they cannot be used. Messages name them from ``base``.
 
     ``path`` is what was handed in.
@@ -100,12 +141,12 @@ def _add_runs(found: Submission, path: Path, top: Path, base: Path, *, check: bo
             found.problems.append(f"{path}: the predictions of {NOTES} are left out: {error}.")
     for folder in sorted({record.parent.resolve() for record in top.rglob("run.json")}):
         try:
-            found.runs.append(_checked(folder, check=check))
+            found.runs.append(_checked(folder))
         except BadRun as error:
             found.problems.append(f"{path}: {str(error).replace(f'{base}/', '')}.")
 
 
-def _checked(folder: Path, *, check: bool) -> tuple[str, SubmittedRun]:
+def _checked(folder: Path) -> tuple[str, SubmittedRun]:
     """Return a run, and a text that is the same for the same run. Raise BadRun if it cannot be used."""
     run = read_run(folder)
     if wrong := changed_files(folder):
@@ -118,22 +159,14 @@ def _checked(folder: Path, *, check: bool) -> tuple[str, SubmittedRun]:
         summary = read_summary(folder)
         check_names(folder, run, summary)
     except BadRun:  # there is none, or another version of the lab wrote it
-        summary = _again(folder)
-    results = f"the results of {run.experiment}"
-    if check and _again(folder) != summary:
-        raise BadRun(f"{results} do not follow from its measured files, or another version of the lab computed them")
+        try:
+            with derived_elsewhere(folder, compute_summary, keep=()) as (_, summary):
+                pass
+        except OSError as error:
+            raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
     if len(summary.claims) != len(run.claims):
-        raise BadRun(f"{results} belong to another run")
+        raise BadRun(f"the results of {run.experiment} belong to another run")
     return key, SubmittedRun(run, summary, manifest)
-
-
-def _again(folder: Path) -> Summary:
-    """Compute the results of a run again, in a folder of links to its files. Raise BadRun if it is not possible."""
-    try:
-        with derived_elsewhere(folder, compute_summary, keep=()) as (again, _):
-            return read_summary(again)
-    except OSError as error:
-        raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
 
 
 def own_experiments() -> dict[str, Experiment]:

@@ -50,7 +50,7 @@ def lesson(
         student.predict(current, predict.split(","))
     elif not answers:
         tell(f"Step {student.number(current)} of {len(student.lesson.steps)}: {experiment.title}\n")
-        tell(f"{show.paragraph(experiment.question)}\n\nWith diagrams: stampede lesson --page\n")
+        tell(f"{show.paragraph(experiment.question)}\n\nWith pictures: stampede lesson --page\n")
     if not (explain or change or solution):
         if student.notes.step(current).stage == "measure":
             student.measure(current)

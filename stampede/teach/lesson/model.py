@@ -1,11 +1,10 @@
-"""The model of lessons/lesson.yaml: the steps of the lesson, and whether they fit their experiments."""
+"""The model of lessons/lesson.yaml: the steps of the lesson."""
 
-from pathlib import Path
-from typing import Literal, Self, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
-from pydantic import Field, FiniteFloat, ValidationError, model_validator
+from pydantic import Field, FiniteFloat, ValidationError
 
-from stampede.errors import Misplaced, WrongUse
+from stampede.errors import WrongUse
 from stampede.evaluate.metrics import unit
 from stampede.experiment.entries import ClaimEntry, QuantityEntry
 from stampede.experiment.file import WORDING, read_experiment
@@ -13,16 +12,12 @@ from stampede.experiment.model import Cpu, Experiment
 from stampede.experiment.variations import computing
 from stampede.experiment.yaml_file import YamlFile
 from stampede.paths import LESSONS
-from stampede.plan import lay_out
-from stampede.plan.timing import expected_s
 from stampede.records.mistakes import explain
 from stampede.records.model import Model, Name
 from stampede.records.nearest import nearest_first
 from stampede.servers import KINDS
 from stampede.servers.base import Variant, setting_text
 
-LONGEST_S = 180
-"""The longest that a step or its exercise may take, by plan."""
 Setting = int | float | bool | str
 """The value of one setting of a variant."""
 
@@ -73,29 +68,15 @@ class Lesson(Model):
     cpu: Cpu = Field(description="How requests compute.")
     steps: list[LessonStep] = Field(min_length=1)
 
-    @model_validator(mode="after")
-    def _names_differ(self) -> Self:
-        for place, step in enumerate(self.steps):
-            if step.name in [earlier.name for earlier in self.steps[:place]]:
-                raise Misplaced(f"there are two steps {step.name}", "steps", place, "name")
-        return self
+
+def read_lesson() -> Lesson:
+    """Read the lesson. The tests check that its steps fit their experiments."""
+    return YamlFile(LESSONS / "lesson.yaml", WORDING).read_as(Lesson)
 
 
-def read_lesson(path: Path = LESSONS / "lesson.yaml") -> Lesson:
-    """Read and check a lesson and the experiments of its steps. Raise WrongUse with the place of the first mistake."""
-    file = YamlFile(path, WORDING)
-    lesson = file.read_as(Lesson)
-    try:
-        for place, step in enumerate(lesson.steps):
-            _check(lesson, step, path.parent, ("steps", place))
-    except Misplaced as error:
-        raise file.mistake(str(error), *error.place) from None
-    return lesson
-
-
-def step_experiment(lesson: Lesson, step: LessonStep, folder: Path = LESSONS) -> Experiment:
+def step_experiment(lesson: Lesson, step: LessonStep) -> Experiment:
     """Return the experiment that a step measures, with requests that compute as the lesson says."""
-    experiment = read_experiment(folder / "experiments" / f"{step.name}.yaml")
+    experiment = read_experiment(LESSONS / "experiments" / f"{step.name}.yaml")
     computes = any(load.computes for load in experiment.all_loads.values())
     return computing(experiment, lesson.cpu if computes else "")
 
@@ -129,31 +110,3 @@ def choices(variant: Variant, setting: str) -> list[Setting]:
     kind = type(variant).model_fields[setting].annotation
     values = [True, False] if kind is bool else get_args(kind) if get_origin(kind) is Literal else []
     return [value for value in values if value != getattr(variant, setting)]
-
-
-def _check(lesson: Lesson, step: LessonStep, folder: Path, place: tuple[str | int, ...]) -> None:
-    """Raise Misplaced if a step does not fit its experiment."""
-    if not (folder / "experiments" / f"{step.name}.yaml").exists():
-        known = nearest_first(step.name, sorted(path.stem for path in (folder / "experiments").glob("*.yaml")))
-        raise Misplaced(f"there is no experiments/{step.name}.yaml; there are {known}", *place, "name")
-    experiment = step_experiment(lesson, step, folder)
-    for number, asked in enumerate(step.predict):
-        experiment.check_entry(asked.value, *place, "predict", number, "value")
-    exercise, inside = step.exercise, (*place, "exercise")
-    experiment.check_variant(exercise.variant, *inside, "variant")
-    known_settings = list(type(experiment.variants[exercise.variant]).model_fields)
-    for number, name in enumerate(exercise.settings):
-        if name not in known_settings:
-            known = nearest_first(name, known_settings)
-            raise Misplaced(f"{exercise.variant} has no setting {name}; it has {known}", *inside, "settings", number)
-    experiment.check_entry(exercise.check.value, *inside, "check", "value")
-    if exercise.check.value.variant != exercise.variant or exercise.check.relative_to:
-        raise Misplaced(f"the check must be about {exercise.variant} alone", *inside, "check")
-    try:
-        experiments = [experiment, experiment_with_change(experiment, exercise, *next(iter(exercise.answer.items())))]
-    except WrongUse as error:
-        raise Misplaced(error.message.rstrip("."), *inside, "answer") from None
-    for measured in experiments:
-        takes_s = expected_s(lay_out(measured, trials=measured.trials, jobs=lesson.jobs))
-        if takes_s > LONGEST_S:
-            raise Misplaced(f"measuring takes {takes_s} s; a step takes at most {LONGEST_S} s", *place, "name")

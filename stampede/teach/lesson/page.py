@@ -2,21 +2,24 @@
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import altair as alt
 from markupsafe import Markup
 
 from stampede.docker.client import DockerError
 from stampede.errors import LabError, WrongUse
+from stampede.experiment.model import Experiment
 from stampede.loopback import Response, Stage, read_whole, serving
+from stampede.records.plural import plural
+from stampede.report.figures.drawing import MEASURED, PUBLISHED, inline_data, style_chart, svg
 from stampede.report.page import render, script_json
-from stampede.report.wording import number
+from stampede.report.wording import capitalised, number
 from stampede.servers.base import setting_text
-from stampede.teach.lesson import diagram, show
+from stampede.teach.lesson import show
 from stampede.teach.lesson.model import choices, step_experiment
-from stampede.teach.lesson.notes import StepNotes
-from stampede.teach.lesson.picture import result_chart
+from stampede.teach.lesson.notes import Bar, StepNotes
 from stampede.teach.lesson.teaching import Student
 from stampede.terminal import interruptible, say, tell, time_in_words
 
@@ -107,6 +110,52 @@ class LessonServer:
                 self.work()
 
 
+LEGEND = "≡ requests can wait here   □ a thread"
+
+
+def ways(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
+    """Yield each variant with the way of its requests to a thread, as text, and as a sentence for a screen reader."""
+    for name, variant in experiment.variants.items():
+        load = next(load for load in experiment.all_loads.values() if load.is_for(name))
+        users = f"{load.declared.users_at_once(load.settings):.0f} users"
+        each_socket = 1 if variant.accept == "per-worker" else variant.workers
+        sockets, inside = variant.workers * variant.replicas // each_socket, variant.queueing.has_inner_queue
+        worker = f"{'≡ ' if inside else ''}worker {'□' * variant.threads if variant.threads else 'with an event loop'}"
+        worker = f"{each_socket} x {worker}" if each_socket > 1 else worker
+        before = [users, *([] if variant.balancer == "none" else [str(variant.balancer)])]
+        served = f"≡ socket → {worker}"
+        stops = [*before, plural(sockets, "socket"), plural(sockets * each_socket, "worker")]
+        threads = f" of {plural(variant.threads, 'thread')}" if variant.threads else ", an event loop each"
+        waits = f"Requests can wait at a socket{' and in a worker' if inside else ''}."
+        yield (name, " → ".join([*before, f"{sockets} x ({served})" if sockets > 1 else served]),
+               f"{name}: {', then '.join(stops)}{threads}. {waits}")  # fmt: skip
+
+
+def result_chart(bars: list[Bar]) -> str:
+    """Return predictions beside results as SVG, with a panel for each number."""
+    colours = {"you predicted": PUBLISHED, "theory predicts": "#7a7a7a", "measured": MEASURED}
+    interval = ", with its interval in black" if any(bar.low is not None for bar in bars) else ""
+    y = alt.Y("whose:N", title=None, sort=[*colours])
+    colour = alt.Color("whose:N", legend=None).scale(domain=[*colours], range=[*colours.values()])
+    panels = []
+    for bar in bars:
+        values = zip(colours, (bar.yours, bar.theory, bar.measured), strict=True)
+        marks = [{"whose": whose, "value": told, "text": number(told)} for whose, told in values if told is not None]
+        marks[-1]["beside"] = max(bar.measured, bar.high or 0)
+        x = alt.X("value:Q", title=f"{capitalised(bar.says)} … {bar.unit}").scale(domainMin=0, nice=True)
+        drawn = alt.Chart(inline_data([{"beside": mark["value"], **mark} for mark in marks]))
+        layers = [
+            drawn.mark_bar(opacity=0.85).encode(x=x, y=y, color=colour),
+            drawn.mark_text(align="left", dx=8).encode(x="beside:Q", y=y, text="text:N"),
+        ]
+        if bar.low is not None and bar.high is not None:
+            rule = alt.Chart(inline_data([{"whose": "measured", "low": bar.low, "high": bar.high}]))
+            layers.append(rule.mark_rule(strokeWidth=3, color="#000000").encode(x="low:Q", x2="high:Q", y=y))
+        panels.append(alt.layer(*layers).properties(width=460, height=25 * len(marks)))
+    title, subtitle = "What you predicted, and what was measured", f"measured: the median of the trials{interval}"
+    return svg(style_chart(alt.vconcat(*panels), title, subtitle, None))
+
+
 def step_page(server: LessonServer, number_of_step: int) -> str:
     """Return the page of a step; 0: the next step."""
     state = server.state()  # first: the page is loaded again if the state changes afterwards
@@ -130,8 +179,8 @@ def step_page(server: LessonServer, number_of_step: int) -> str:
         done=done,
         experiment=experiment,
         state=state,
-        diagrams=list(diagram.diagrams(experiment)),
-        legend=diagram.LEGEND,
+        ways=list(ways(experiment)),
+        legend=LEGEND,
         chart=Markup(result_chart(done.result.bars)) if done.result else "",  # noqa: S704  # we draw it
         takes=time_in_words(student.expected_s(step)),
         measured=number,
