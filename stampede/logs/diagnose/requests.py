@@ -163,7 +163,8 @@ def requests_of(logs: Logs) -> Requests:
         return _requests(parts)
     first_s = min(part.sent_s.min(initial=np.inf) for part in parts)
     period_s = first_s, max(part.ended_s.max(initial=0) for part in parts)
-    routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
+    routes, statuses = (np.unique(np.concatenate([getattr(server, name) for _, server, _ in joins]))
+                        for name in ("route", "status"))  # fmt: skip
     unserved, refused, unknown, with_ended = [], [], 0, [NEVER]
     for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
         found_in = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
@@ -172,11 +173,13 @@ def requests_of(logs: Logs) -> Requests:
         within = ~(before | after)
         for outside in (before, after):  # if it gave up on all others, the server answered nobody
             within |= outside if outside.any() and gave_up[outside].mean() > 1 - FEW else np.zeros_like(outside)
-        refused.append((balancer, np.flatnonzero(alone & within & gave_up)))
-        unknown += int((alone & ~(within & gave_up)).sum())
+        # an answer at once that no server ever gave is the balancer's, such as a redirection
+        itself = gave_up | ~np.isin(balancer.status, statuses) & (balancer.took_s <= FROM_S)
+        refused.append((balancer, np.flatnonzero(alone & within & itself & (balancer.status >= 400))))
+        unknown += int((alone & ~(within & itself)).sum())
         ended = np.flatnonzero(alone & within & (balancer.status == BAD_GATEWAY) & (balancer.took_s > FROM_S))
         with_ended.append(np.stack([balancer.ends_s[ended] - balancer.took_s[ended], balancer.ends_s[ended]], axis=1))
-        part = _alone(balancer, alone & np.isin(balancer.route, routes) & ~gave_up)
+        part = _alone(balancer, alone & np.isin(balancer.route, routes) & ~itself)
         within = (part.ended_s >= period_s[0]) & (part.sent_s <= period_s[1])
         unserved.append(np.stack([part.sent_s, part.ended_s], axis=1)[within])
     pairs_in_all = sum(len(joined.server) for _, _, joined in joins)
