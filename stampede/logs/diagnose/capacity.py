@@ -75,12 +75,12 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
     workers = max(workers, seen, 1)
     if not threads:
         threads = max(1, round(most / workers)) if not seen else most if is_coarse else _threads(requests, parts, most)
-    restarts, held = len(away), requests.held
-    if seen and threads > 1:  # a worker went on serving others until it ended with its request
-        went_s = [away[(away[:, 0] <= end) & (end <= away[:, 1]), 0].max(initial=0.0) for end in held[:, 1]]
-        held = np.stack([held[:, 0], np.maximum(held[:, 0], went_s)], axis=1)
-    elif seen:  # its only thread has no line of anything else meanwhile
-        held = NEVER
+    restarts, held, unknown = len(away), requests.held, requests.held
+    if seen:  # where a worker ended; a worker whose successor has its name seems to go on
+        gone = (away[:, 0] <= held[:, 1:]) & (held[:, 1:] <= away[:, 1])
+        unknown = held[~gone.any(axis=1)]
+        went_s = np.where(gone, away[:, 0], 0.0).max(axis=1, initial=0.0)  # it went on serving others until then
+        held = np.stack([held[:, 0], np.maximum(held[:, 0], went_s)], axis=1) if threads > 1 else NEVER
     away = np.concatenate([np.repeat(away, threads, axis=0) if seen else NEVER, held])
     began_s, ended_s = busy_times(requests, away)
     full, unsure_s = at_least(workers * threads, began_s, ended_s), 0.0
@@ -90,9 +90,9 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - 0.35, [False]])))
         full = at_least(1, middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s)
     least, most_full = full, full
-    if requests.are_blurred or (not is_coarse and not seen and len(requests.held)):
-        # if no log names the workers, nobody knows which of them went on while one ended with a request
-        all_away = np.repeat(NEVER if seen else at_least(1, *requests.held.T), workers * threads, axis=0)
+    if not is_coarse and (requests.are_blurred or len(unknown)):
+        # nobody knows which workers went on while one ended with a request
+        all_away = np.repeat(at_least(1, *unknown.T), workers * threads, axis=0)
         least = at_least(workers * threads, *busy_times(requests.shortest, away))
         most_full = at_least(workers * threads, *busy_times(requests.longest, np.concatenate([away, all_away])))
     is_at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)

@@ -260,14 +260,13 @@ def avoidable_of(requests: Requests, capacity: Capacity) -> tuple[Floats, tuple[
         return found.beside_s, found.own_s
 
     beside_s, _ = waits(requests)
-    if requests.tick_s >= COARSE_S:
-        free_s = np.maximum(requests.waited_s - time_in(capacity.full, requests.sent_s, requests.began_s), 0)
-        return np.minimum(beside_s, free_s), (np.minimum(beside_s, free_s), beside_s)
+    free_s = np.maximum(requests.waited_s - time_in(capacity.full_within[1], requests.sent_s, requests.began_s), 0)
+    sure_s = np.minimum(beside_s, free_s)
     if not requests.are_blurred:
-        return beside_s, (beside_s, beside_s)
+        return sure_s if requests.tick_s >= COARSE_S else beside_s, (sure_s, beside_s)
     (short_s, short_own_s), (long_s, long_own_s) = waits(requests.shortest), waits(requests.longest)
     least_s, most_s = short_own_s - (long_own_s - long_s), long_own_s - (short_own_s - short_s)
-    return beside_s, (np.clip(least_s, 0, beside_s), np.maximum(most_s, beside_s))
+    return beside_s, (np.clip(least_s, 0, sure_s), np.maximum(most_s, beside_s))
 
 
 def _overtaken(requests: Requests, capacity: Capacity) -> float:

@@ -76,7 +76,18 @@ def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log
                 by_id = int(((balancers[i].id[at] == servers[j].id[its_at]) & (balancers[i].id[at] != 0)).sum())
                 clock = _clock(balancers[i], servers[j], at, its_at)
                 found[i, j] = Joined(at, its_at, clock, joined.ambiguous, by_id)
-    return [(balancers[i], servers[j], pairs) for (i, j), pairs in found.items()]
+    later_s = [0.0] * len(balancers)  # all balancers' times count by the clock of the first
+    for (i, j), pairs in found.items():
+        if i and (first := found.get((0, j))):
+            by_s, unsure_s = (
+                pairs.clock.ahead_s - first.clock.ahead_s,
+                pairs.clock.uncertain_s + first.clock.uncertain_s,
+            )
+            later_s[i] = by_s if abs(by_s) > unsure_s else 0.0
+    balancers = [replace(each, ends_s=each.ends_s + by_s, arrived_s=each.arrived_s + by_s)
+                 for each, by_s in zip(balancers, later_s, strict=True)]  # fmt: skip
+    return [(balancers[i], servers[j], pairs._replace(clock=Clock(pairs.clock.ahead_s - later_s[i],
+             pairs.clock.uncertain_s))) for (i, j), pairs in found.items()]  # fmt: skip
 
 
 def _steady(balancer: Log, server: Log, same: Places) -> Log:

@@ -371,15 +371,15 @@ def _may_be_late_s(balancer: Log, server: Log, joined: Joined, waited_s: Floats)
     of, long = balancer.route[joined.balancer], (waited_s > FROM_S) | (_late_s(balancer, server, joined) > 0)
     if balancer.tick_s + server.tick_s < COARSE_S or not long.any():
         return np.zeros_like(waited_s)
-    is_coarse = balancer.tick_s >= COARSE_S
-    too_late = late_s > FROM_S + (server.tick_s / 2 if is_coarse else server.tick_s + joined.clock.uncertain_s)
+    are_whole = tick_of(balancer.ends_s) == tick_of(server.ends_s) == 1
+    too_late = late_s > FROM_S + (server.tick_s / 2 if are_whole else server.tick_s + joined.clock.uncertain_s)
     waiting, late = (np.bincount(of[which], minlength=int(of.max()) + 1) for which in (long, long & too_late))
     by_chance = waiting * (float(too_late[~long].mean()) if not long.all() else 0.0)
     slow = np.where(late > by_chance + 3 * np.sqrt(by_chance + 1), 4 * late, 0)
     order = np.lexsort((-late_s, ~long, of))  # the latest of a route first
     rank = np.empty(len(of), np.int64)
     rank[order] = np.arange(len(of)) - np.searchsorted(of[order], of[order])
-    latest_s = late_s + joined.clock.uncertain_s + (balancer.tick_s if is_coarse else 0.0)
+    latest_s = late_s + joined.clock.uncertain_s + (balancer.tick_s if balancer.tick_s >= COARSE_S else 0.0)
     return np.where(long & (rank < slow[of]), np.clip(latest_s, 0, waited_s), 0.0)
 
 

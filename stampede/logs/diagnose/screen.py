@@ -334,7 +334,7 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
                f"and no request was at work for {within[2]}.")  # fmt: skip
         if not findings.ranges:
             yield ("While a worker ended with its request, nobody knows which others went on. The server's log would "
-                   "tell, if it named the workers: stampede diagnose --setup.")  # fmt: skip
+                   "tell, if it named the processes: stampede diagnose --setup.")  # fmt: skip
     elif findings.cause == "coarse":
         if findings.avoidable > NOTICED and not findings.is_doubtful:
             yield (f"As far as they tell, a thread was free elsewhere for about {percent(findings.avoidable)} of the "
