@@ -233,7 +233,7 @@ def test_whole_seconds_beside_requests_that_the_balancer_left_give_a_range(
 def test_a_wait_during_a_long_502_may_have_been_avoidable_if_no_log_names_the_processes(
     tmp_path: Path, *, named: bool
 ) -> None:
-    """All others went on meanwhile; but they might have ended with the worker, too. A new worker may have an old name."""
+    """All others went on meanwhile, but they might have ended, too. A new worker may have the name of the old one."""
     requests = [replace(each, worker=each.worker % 3) for each in behind_workers(4, (0.05, 0.25), hangs=True)]
     found = diagnosis(tmp_path, requests, named=named)
 

@@ -260,6 +260,8 @@ def avoidable_of(requests: Requests, capacity: Capacity) -> tuple[Floats, tuple[
         return found.beside_s, found.own_s
 
     beside_s, _ = waits(requests)
+    if requests.tick_s < COARSE_S and capacity.full_within[1] is capacity.full:
+        return beside_s, (beside_s, beside_s)
     free_s = np.maximum(requests.waited_s - time_in(capacity.full_within[1], requests.sent_s, requests.began_s), 0)
     sure_s = np.minimum(beside_s, free_s)
     if not requests.are_blurred:
