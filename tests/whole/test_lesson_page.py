@@ -67,7 +67,7 @@ def test_a_student_goes_from_the_prediction_to_the_solution(
 ) -> None:
     """The result is hidden until it is measured, and the solution until a change works."""
     expect(page.get_by_role("heading", level=1)).to_have_text("2. Two slow requests among many quick ones")
-    assert page.locator("figure pre").count() == 2
+    assert page.locator("p span[role=img]").count() == 2
     assert page.get_by_text("The result").count() == 0
 
     predict(page, "15", "20")

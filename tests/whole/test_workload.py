@@ -718,7 +718,8 @@ def test_a_port_of_its_own_answers_while_the_loop_is_blocked(workers: Path, monk
         async def probe() -> tuple[httpx.Response, int]:
             async with module.blocking.router.lifespan_context(module.blocking):
                 asked = asyncio.to_thread(httpx.get, f"http://127.0.0.1:{module.HEALTH_PORT}/health")
-                return await asked, served(workers)
+                answer = await asked
+                return answer, wait_until(lambda: served(workers))  # it counts after the answer
 
         answer, count = asyncio.run(probe())
 
