@@ -3,36 +3,47 @@
 A further variable is a further word in the table of its dialect.
 """
 
+import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from textwrap import shorten
 from typing import Any
 
 from stampede.errors import WrongUse
+from stampede.foreign import parse_python
 from stampede.logs.formats import JSON_FORMATS, KNOWN, UNITS, Clock, Format, Formats, JsonFormat
 
-_LOCAL = r"\d+/\w+/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}"
+_DAY = r"\d+/\w+/\d{4}:\d\d:\d\d:\d\d"
+_LOCAL = rf"{_DAY} [+-]\d{{4}}"
 _ISO = r"\d{4}-\d\d-\d\d[ T][\d:.,]+(?:Z| ?[+-]\d\d:?\d\d)?"
+_CTIME = r"\w{3} \w{3} +\d+ [\d:]{8} \d{4}"
 _REQUEST = r'(?:(?P<method>[A-Z]++) (?P<target>[^\s"]++)[^"\n]*?|[^"\n]*?)'
 _SEVERAL = r"(?:[\d.]+|-)?(?:(?:, | : )(?:[\d.]+|-))*"
 _TARGET, _METHOD = r'(?:(?P<target>(?:/|\*|https?:)[^\s"]*)|-?)', r"(?:(?P<method>[A-Z]+)|-?)"
 _STATUS, _SIZE = r"(?P<status>\d{3})", r"(?P<size>\d+|-)"
 _WORD = r"[^\s\"]*?"
 _SEPARATORS = "\t|;^~"
-_WITH_SPACES = re.compile(r"agent|forwarded|cookie|%\(a\)", re.IGNORECASE)
+_WITH_SPACES = re.compile(r"agent|forwarded|cookie|%\(a\)|capture|%h[rs]\b|\[", re.IGNORECASE)
 """Variables whose text often has spaces. Between spaces, the text of any other variable has none."""
+_QUOTED = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
+_PART = rf"""(?:{_QUOTED}|#.*|[^\s;'"#]++)"""
 
 
 @dataclass(frozen=True)
 class Dialect:
     """How one kind of server writes formats.
 
-    ``variable`` finds the variables of a format, whose group ``name`` is looked up in ``variables``: what the server
-    writes there, with the groups of a Format; absent: any text. Of variables that mean the same, such as two durations,
-    the first in the table is taken. ``time``, ``request`` and ``duration`` are what to add to a format without them.
+    ``directive`` finds formats in a configuration: in ``parts`` that stand after each other, or as one ``text``.
+    ``variable`` finds the variables of a format, whose groups ``argument`` and ``name`` are looked up in ``variables``:
+    what the server writes there, with the groups of a Format, or ``start``, the time at which requests came; absent:
+    any text. Of variables that mean the same, such as two durations, the first in the table is taken.
+    ``time``, ``request`` and ``duration`` are what to add to a format without them.
     """
 
     name: str
+    directive: str
     variable: str
     variables: Mapping[str, str]
     clock: Clock
@@ -45,6 +56,12 @@ class Dialect:
         """The variables that are durations, the best first."""
         return [name for name, written in self.variables.items() if any(f"(?P<{unit}>" in written for unit in UNITS)]
 
+    def key(self, found: "re.Match[str]") -> str:
+        """Return the key of a variable in ``variables``; ``{%}t`` is a time with a format of strftime."""
+        argument = found.groupdict().get("argument") or ""
+        key = f"{{{argument}}}{found['name']}" if argument and argument[0] not in "+-" else found["name"]
+        return f"{{%}}{found['name']}" if key not in self.variables and "%" in argument else key
+
 
 def _variables(table: Mapping[str, str]) -> dict[str, str]:
     """Return what a server writes for each variable, from a table of the variables for which it writes the same."""
@@ -52,7 +69,9 @@ def _variables(table: Mapping[str, str]) -> dict[str, str]:
 
 
 NGINX = Dialect(
-    "nginx's log_format",
+    "nginx's log_format",  # and the ConfigMap of ingress-nginx
+    rf"\blog_format\s+(?P<name>\S+)\s+(?:escape=\w+\s+)?(?P<parts>(?:{_PART}\s*+)++)|"
+    r"^[ \t]*log-format-upstream:[ \t]*(?P<text>\S.*?)\s*$",
     r"\$\{?(?P<name>\w+)\}?",
     _variables({
         r"(?P<time>\d+\.\d+)": "msec",
@@ -74,6 +93,7 @@ NGINX = Dialect(
 )  # fmt: skip
 PYTHON = Dialect(
     "gunicorn's access_log_format",  # with the further variables of uvicorn and granian
+    rf"--access-logformat[= ]\s*(?P<text>{_QUOTED})",
     r"%\((?P<name>\{[^}]*\}[ioe]|\w+)\)[-\d.]*[sdf]",
     _variables({
         rf"(?P<time>\[{_LOCAL}\])": "t",
@@ -94,15 +114,73 @@ PYTHON = Dialect(
     }),
     "server", "%(t)s", '"%(r)s"', "rt=%(L)s",
 )  # fmt: skip
-DIALECTS = (NGINX, PYTHON)
+UWSGI = Dialect(
+    "uWSGI's logformat",
+    r"^[ \t]*log-?format[ \t]*[=:][ \t]*(?P<text>\S.*?)\s*$",
+    r"%\((?P<name>[\w.-]+)\)",
+    _variables({
+        r"(?P<start>\d+)": "tmicros tmsecs time",
+        r"(?P<time>\d+)": "epoch",
+        rf"(?P<start>{_LOCAL})": "ltime",
+        rf"(?P<start>{_CTIME})": "ctime",
+        rf"(?P<start>{_DAY}(?: [+-]\d{{4}})?|{_ISO}|{_CTIME})": "ftime",
+        _METHOD: "method",
+        _TARGET: "uri",
+        _STATUS: "status",
+        _SIZE: "rsize size",
+        r"(?P<us>\d+)": "micros",
+        r"(?P<ms>\d+)": "msecs",
+        r"(?P<s>\d+)": "secs",
+        r"(?P<worker>\d+)": "pid wid",
+        _WORD: "addr host proto vars headers core switches cl pktsize",
+    }),
+    "server", "[%(ltime)]", "%(method) %(uri)", "duration_ms=%(msecs)",
+)  # fmt: skip
+APACHE = Dialect(
+    "Apache's LogFormat",
+    r'^[ \t]*(?:LogFormat|CustomLog[ \t]+\S+)[ \t]+(?P<text>"(?:[^"\\]|\\.)*+")(?:[ \t]+(?P<name>[\w.-]+)(?=\s|$))?',
+    r"%[<>]?(?:!?\d{3}(?:,\d{3})*)?[<>]?(?:\{(?P<argument>[^}]*)\})?(?P<name>\^..|[a-zA-Z])",
+    _variables({
+        r"(?P<start>\d+)": "{usec}t {msec}t {sec}t",
+        r"(?P<time>\d+)": "{end:usec}t {end:msec}t",
+        rf"(?P<start>\[{_LOCAL}\])": "t",
+        rf"(?P<start>{_DAY}(?: [+-]\d{{4}})?|{_ISO})": "{%}t",
+        _REQUEST: "r",
+        _METHOD: "m",
+        _TARGET: "U",
+        _STATUS: "s",
+        _SIZE: "B b O",
+        r"(?P<us>\d+)": "D {us}T",
+        r"(?P<ms>\d+)": "{ms}T",
+        r"(?P<s>\d+)": "{s}T T",
+        r"(?P<worker>\d+)": "P",
+        _WORD: "a h A H L l k p q v V I",
+    }),
+    "balancer", "%t", r"\"%r\"", "duration_us=%D",
+)  # fmt: skip
+HAPROXY = Dialect(
+    "HAProxy's log-format",
+    rf"^[ \t]*log-format[ \t]+(?![=:])(?P<text>{_QUOTED}|(?:\\.|\S)+)",
+    r"%(?:\{(?P<argument>[^}]*)\})?(?P<name>\[[^\]]*\]|ci|cp|fi|fp|bi|bp|si|sp|[a-zA-Z]{1,4})",
+    _variables({
+        r"(?P<start>\d+/\w+/\d{4}:[\d:.]+)": "tr t",
+        rf"(?P<start>{_LOCAL})": "trg trl T Tl",
+        _REQUEST: "r",
+        _METHOD: "HM",
+        _TARGET: "HU HP HPO",
+        r"(?P<status>\d{3}|-1)": "ST",
+        r"\+?(?P<size>\d+)": "B",
+        r"\+?(?P<ms>-?\d+)": "Ta Tt",
+        r"(?P<ms>-?\d+)": "Tr",
+        r"(?P<worker>[^\s\"]*)": "s",
+        r"[-+]?\d*": "cp fp bp sp Th Ti TR Tw Tc Td Tq ac fc bc sc rc sq bq lc pid rt ts U",
+        _WORD: "ci fi bi si f ft b H ID HV CC CS tsc",
+    }),
+    "balancer", "[%tr]", "%{+Q}r", "duration_ms=%Ta",
+)  # fmt: skip
+DIALECTS = (NGINX, PYTHON, UWSGI, APACHE, HAPROXY)
 _PARTS_OF_JSON = {"time": "time", "method": "method", "path": "target", "request": "request", "status": "status",
                   "duration": "duration", "worker": "worker"}  # fmt: skip
-_QUOTED = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-_DECLARED = re.compile(
-    r"(?:\blog_format\s+(?P<name>\S+)\s+(?:escape=\w+\s+)?|access_log_format\s*=\s*\(?\s*|--access-logformat[= ]\s*|"
-    rf"\blog-format-upstream:\s*)(?P<parts>(?:{_QUOTED}[\s()+]*)+)"
-)
-"""How nginx, gunicorn and the ConfigMap of ingress-nginx declare a format."""
 
 
 def choose_formats(written: str = "", json_keys: str = "") -> Formats:
@@ -118,13 +196,11 @@ def choose_formats(written: str = "", json_keys: str = "") -> Formats:
         return Formats((), (keys,), replace(keys, name=f"logfmt with the keys {json_keys}"), is_own=True)
     if not written:
         return KNOWN
-    text = re.sub(r"^\s*#.*$", "", written, flags=re.MULTILINE)
-    used = {use[1] for use in re.finditer(r"\baccess_log\s+\S+\s+([\w.-]+)", text)}
     lines: list[Format] = []
     mistakes: list[WrongUse] = []
-    for found in sorted(_DECLARED.finditer(text), key=lambda found: found["name"] not in used):
+    for dialect, name, text in _declared(written):
         try:
-            lines.append(compile_format(_joined(found["parts"]), found["name"] or ""))
+            lines.append(compile_format(text, name, dialect))
         except WrongUse as mistake:
             mistakes.append(mistake)
     if mistakes and not lines:
@@ -132,55 +208,105 @@ def choose_formats(written: str = "", json_keys: str = "") -> Formats:
     if not lines:  # a string alone, which may have the quotes of nginx.conf, and stand in several parts
         text = re.sub(r"^\s*escape=\w+\s+", "", written.strip())
         has_parts = text.startswith("'") or (text.startswith('"') and '\\"' in text)  # else the log has these quotes
-        lines = [compile_format(_joined(text) if has_parts and re.fullmatch(rf"(?:{_QUOTED}\s*)+;?", text) else text)]
+        text = _joined(text) if has_parts and re.fullmatch(rf"(?:{_QUOTED}\s*)+;?", text) else text
+        if "\n" in text:
+            raise WrongUse("--format declares no format of an access log.",
+                           hint=f"{_TAKES} Without it, the lab looks for the format itself.")  # fmt: skip
+        lines = [compile_format(text)]
     return Formats(tuple(lines), (), None, is_own=True)
 
 
+def _declared(written: str) -> Iterator[tuple[Dialect, str, str]]:
+    """Yield the dialect, the name and the text of each format of a configuration; first those that a log uses."""
+    text = re.sub(r"^\s*#.*$", "", written.replace("\\\n", ""), flags=re.MULTILINE)
+    used = {use[1] for use in re.finditer(r"\b(?:access_log|CustomLog)\s+\S+\s+([\w.-]+)", text)}
+    found = [(dialect, each.groupdict()) for dialect in DIALECTS
+             for each in re.finditer(dialect.directive, text, re.MULTILINE)]  # fmt: skip
+    for dialect, of in sorted(found, key=lambda each: each[1].get("name") not in used):
+        one = of["text"] or ""
+        is_quoted = re.fullmatch(_QUOTED, one)
+        yield dialect, of.get("name") or "", _joined(of.get("parts") or one) if is_quoted or not one else one
+    with suppress(SyntaxError, RecursionError):
+        for node in ast.walk(parse_python(text.strip())) if "access_log_format" in text else ():
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            if "access_log_format" not in [getattr(target, "id", "") for target in targets]:
+                continue
+            parts = [*ast.walk(node.value)] if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else []
+            texts = [part for part in parts if isinstance(part, ast.Constant)]
+            if texts and all(isinstance(part, ast.Constant | ast.BinOp | ast.Add) for part in parts):
+                texts.sort(key=lambda part: (part.lineno, part.col_offset))
+                yield PYTHON, "", "".join(str(part.value) for part in texts)
+
+
 def _joined(parts: str) -> str:
-    """Return the text of strings that stand after each other, as nginx and Python join them."""
-    return "".join(part[0][1:-1].replace(f"\\{part[0][0]}", part[0][0]) for part in re.finditer(_QUOTED, parts))
+    """Return the text of strings that stand after each other, as nginx joins them, without comments between them."""
+    return "".join(part[1:-1].replace(f"\\{part[0]}", part[0]) if part[0] in "'\"" else part
+                   for part in re.findall(_PART, parts) if part[0] != "#")  # fmt: skip
 
 
-def compile_format(text: str, name: str = "") -> Format:
+_TAKES = f"--format takes {', '.join(each.name for each in DIALECTS)}."
+
+
+def compile_format(text: str, name: str = "", dialect: Dialect | None = None) -> Format:
     """Return the format that a string declares, as it stands in the configuration of a server.
 
     Raise WrongUse if the string has no variable of a dialect, or has neither a time nor a request.
     """
-    dialect = next((each for each in DIALECTS if re.search(each.variable, text)), None)
+    shown = shorten(text, 500, placeholder="…")
+    dialect = dialect or _dialect_of(text)
     if not dialect:
-        known = " or ".join(each.name for each in DIALECTS)
-        raise WrongUse(f"--format has no variables: {text}",
-                       hint=f"It takes {known}. In a shell, it needs single quotes.")  # fmt: skip
+        raise WrongUse(f"--format has no variables: {shown}", hint=f"{_TAKES} In a shell, it needs single quotes.")
     order = {variable: rank for rank, variable in enumerate(dialect.variables)}
-    found = [*re.finditer(dialect.variable, text)]
-    names = [each["name"] for each in found]
+    quoted = re.sub(r"%\{\+[^}]*Q[^}]*\}(?:\[[^\]]*\]|\w+)", r'"\g<0>"', text) if dialect is HAPROXY else text
+    found = [*re.finditer(dialect.variable, quoted)]
+    names = [dialect.key(each) for each in found]
     taken: dict[str, int] = {}  # the variable of each part of an entry: the first in the table of the dialect
     for place in sorted(range(len(names)), key=lambda place: (order.get(names[place], 0), place)):
         for group in re.findall(r"\(\?P<(\w+)>", dialect.variables.get(names[place], "")):
-            taken.setdefault("duration" if group in UNITS else group, place)
+            taken.setdefault(_part_of(group), place)
     said = f"{dialect.name} {name}".strip()
     for needed, way in (("time", dialect.time), ("method", dialect.request), ("target", dialect.request)):
         if needed not in taken:
-            raise WrongUse(f"{said} has no {needed} of the requests: {text}", hint=f"Add {way} to it.")
+            raise WrongUse(f"{said} has no {needed} of the requests: {shown}", hint=f"Add {way} to it.")
     ends = [0, *(each.end() for each in found)]
-    starts = [*(each.start() for each in found), len(text)]
-    texts = [re.sub(r"\\(.)", lambda each: {"t": "\t"}.get(each[1], each[1]), text[end:start]).replace("%%", "%")
+    starts = [*(each.start() for each in found), len(quoted)]
+    texts = [re.sub(r"\\(.)", lambda each: {"t": "\t"}.get(each[1], each[1]), quoted[end:start]).replace("%%", "%")
              for end, start in zip(ends, starts, strict=True)]  # fmt: skip
-    line = re.escape(texts[0])
+    # HAProxy writes no space beside what is empty
+    plain = [re.escape(each).replace(r"\ ", " *" if dialect is HAPROXY else r"\ ") for each in texts]
+    parts = [(texts[0], plain[0])]
     for place, variable in enumerate(names):
         written = dialect.variables.get(variable, "")
         for group in {*re.findall(r"\(\?P<(\w+)>", written)}:
-            if taken["duration" if group in UNITS else group] != place:
+            if taken[_part_of(group)] != place:
                 written = written.replace(f"(?P<{group}>", "(?:")
         after = texts[place + 1]
-        line += _pattern(written, found[place][0], texts[place][-1:], after[:1]) + re.escape(after)
+        parts += [(found[place][0], _pattern(written, found[place][0], texts[place][-1:], after[:1])),
+                  (after, plain[place + 1])]  # fmt: skip
+    line = "".join(pattern for _, pattern in parts)
     if first := re.match(r"\[\^(?:\\.|[^\]\\])*\]|\\S(?=[*{])", line):
         line = f"(?<!{first[0]}){line}"  # what matches within such a text matches from its beginning, too
     add, (label, _, variable) = f"{text.rstrip()} {dialect.duration}", dialect.duration.partition("=")
     if text.rstrip().endswith("}"):  # JSON
         add = f'{text.rstrip()[:-1].rstrip()}, "{label}": "{variable}"}}'
-    return Format(said, re.compile(line + r"[ \r]*$"), found[taken["duration"]][0] if "duration" in taken else "",
-                  dialect.clock, add=f"{said}: {add}")  # fmt: skip
+    return Format(
+        said, re.compile(line.replace("(?P<start>", "(?P<time>") + r"[ \r]*$"),
+        found[taken["duration"]][0] if "duration" in taken else "", dialect.clock, at_start="(?P<start>" in line,
+        add=f"{said}: {add}", parts=tuple(parts),
+    )  # fmt: skip
+
+
+def _dialect_of(text: str) -> Dialect | None:
+    """Return the dialect that has variables in a text, and that knows most of them; None: no dialect has."""
+    likely = [dialect for dialect in DIALECTS if re.search(dialect.variable, text)]
+    return max(likely, default=None, key=lambda dialect: sum(
+        len(found["name"]) for found in re.finditer(dialect.variable, text) if dialect.key(found) in dialect.variables
+    ))  # fmt: skip
+
+
+def _part_of(group: str) -> str:
+    """Return the part of an entry that a group has. All durations are one part, and both kinds of times."""
+    return "duration" if group in UNITS else "time" if group == "start" else group
 
 
 def _pattern(written: str, variable: str, before: str, after: str) -> str:

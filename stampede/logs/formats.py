@@ -4,8 +4,9 @@ An entry of a log is what a line says of one request: the head that every format
 No pattern goes on in the next line, so that a pattern can be applied to many lines at once.
 """
 
+import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -44,7 +45,8 @@ class Format:
     group that its unit names, and the rest of the line, in which fields follow in any order. ``duration`` is what the
     documentation calls the duration; empty: the format has none. ``at_start``: the time is that at which the request
     came. ``add`` is what to write into a server's configuration, so that the log has durations. ``is_free``: fields
-    may stand everywhere, also before the time and before the request.
+    may stand everywhere, also before the time and before the request. ``parts`` are those of a format that a
+    configuration declares, each with its pattern.
     """
 
     name: str
@@ -54,6 +56,15 @@ class Format:
     at_start: bool = False
     add: str = ADD
     is_free: bool = False
+    parts: tuple[tuple[str, str], ...] = ()
+
+    def fits_up_to(self, text: str) -> tuple[str, str]:
+        """Return the parts that a line begins with, and the part from which on it has another format."""
+        fits = 0
+        while fits < len(self.parts) and re.search("".join(pattern for _, pattern in self.parts[: fits + 1]), text):
+            fits += 1
+        rest = next((part for part, _ in self.parts[fits:] if part), "the end of the line")
+        return "".join(part for part, _ in self.parts[:fits]), rest
 
 
 FORMATS = (
@@ -178,7 +189,26 @@ JSON_FORMATS = (
                worker=("upstream_addr", "worker", "pid", "process"), request="request"),
 )  # fmt: skip
 LTSV = replace(JSON_FORMATS[-1], name="LTSV", request="req", add="The label of the durations, such as reqtime")
+CSV = replace(JSON_FORMATS[-1], name="CSV", add="The column of the durations and its unit, such as duration_ms")
+W3C = JsonFormat("the W3C extended format", ("time",), ("cs-method",), ("cs-uri-stem",), ("sc-status",),
+                 ("time-taken", "ms"), "balancer", add="The column time-taken")  # fmt: skip
+"""The columns of IIS, which writes whole milliseconds, and of CloudFront, which writes decimal seconds."""
 LOGFMT = replace(JSON_FORMATS[-1], name="logfmt", add="The key of the durations and its unit, such as duration=13ms")
+
+
+class Columns(NamedTuple):
+    """The columns of a log, as one of its lines names them."""
+
+    separator: str
+    names: tuple[str, ...]
+
+    def keys(self, text: str) -> dict[str, str]:
+        """Return the value of each column; none: the line has another number of columns."""
+        with suppress(csv.Error):
+            values = next(csv.reader([text.rstrip("\r\n")], delimiter=self.separator), [])
+            if len(values) == len(self.names):
+                return dict(zip(self.names, values, strict=True))
+        return {}
 
 
 class Formats(NamedTuple):
@@ -189,9 +219,29 @@ class Formats(NamedTuple):
     logfmt: JsonFormat | None = LOGFMT
     is_own: bool = False
     """Whether the user said which formats they may be: then the log has a single one of them."""
+    columns: Columns | None = None
 
 
 KNOWN = Formats()
+
+
+def formats_of_columns(lines: Sequence[str], formats: Formats) -> Formats:
+    """Return formats with the columns that a line of W3C names, or the first of CSV; else those that are given."""
+    fields = next((tuple(line.split()[1:]) for line in lines if line.lstrip("\ufeff").startswith("#Fields:")), ())
+    if {"date", *W3C.time, *W3C.method, *W3C.target, *W3C.status} <= {*fields}:
+        columns = Columns("\t" if any("\t" in line for line in lines if not line.startswith("#")) else " ", fields)
+        took = [columns.keys(line).get("time-taken", "") for line in lines]
+        duration = ("time-taken", "s" if any("." in text for text in took) else "ms") if any(took) else None
+        return Formats((), (replace(W3C, duration=duration),), None, columns=columns)
+    for separator in ",;\t|":
+        names = tuple(name.strip(' "') for name in lines[0].lstrip("\ufeff").strip().split(separator))
+        known, usual = {*names}, JSON_FORMATS[-1]
+        has_request = (known & {*usual.method} and known & {*usual.target}) or known & {usual.request, *_TEXTS}
+        if len(names) <= _MOST_FIELDS and known & {*usual.time} and has_request:
+            return formats._replace(keys=(CSV,), logfmt=None, columns=Columns(separator, names))
+    return formats
+
+
 DURATIONS = {
     "rt": "s", "request_time": "s", "duration": "", "request_duration": "", "dur": "", "elapsed": "",
     "elapsed_time": "", "response_time": "", "time_taken": "", "total_time": "", "took": "", "latency_human": "",
@@ -275,7 +325,7 @@ def parse_entry(text: str, formats: Formats = KNOWN) -> Entry | None:
     """Return what a line says of a request; None: it has none of the formats."""
     if "\x1b" in text:
         text = COLOUR.sub("", text)
-    keys = json_keys(text)
+    keys = formats.columns.keys(text) if formats.columns else json_keys(text)
     if keys and (entry := _of_object(text, keys, formats)):
         return entry
     for known in formats.lines:
@@ -297,6 +347,7 @@ def _of_object(text: str, keys: dict[str, str], formats: Formats) -> Entry | Non
     if not (printed := printed_in(keys)):
         return None
     time = next((keys[name] for name in JSON_FORMATS[-1].time if name in keys), "")
+    formats = formats._replace(columns=None)
     return parse_entry(printed, formats) or parse_entry(f"{time} {printed}", formats)
 
 

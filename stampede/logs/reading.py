@@ -34,6 +34,7 @@ from stampede.logs.formats import (
     Format,
     Formats,
     epoch_seconds,
+    formats_of_columns,
     json_keys,
     parse_entry,
     printed_in,
@@ -316,6 +317,8 @@ def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats:
     if formats.is_own and formats.lines:  # one of the formats
         best = max(formats.lines, key=lambda known: sum(bool(known.line.search(text)) for text in lines))
         formats = formats._replace(lines=(best,)) if any(map(best.line.search, lines)) else formats
+    if not formats.is_own and first == 1:
+        formats = formats_of_columns(lines, formats)
     known = _entries(lines, first, formats)
     if not known:
         return None if formats.is_own else _free_reader(lines, first, unit, file, may_lack=True)
@@ -364,11 +367,14 @@ def without_durations(file: str, source: DurationSource) -> WrongUse:
 
 
 def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) -> WrongUse:
-    place = written[0][0]
+    place, text = written[0]
     if formats.is_own:
+        differences = [f"{each.name}: the line differs at <{rest}>" + (f", after <{fits}>" if fits else "")
+                       for each in formats.lines for fits, rest in [each.fits_up_to(text)]]  # fmt: skip
         names = " and ".join([*(each.name for each in formats.lines), *(each.name for each in formats.keys)])
         return WrongUse(f"{file}:{place}: this line, and every other, differs from {names}.",
-                        hint="Without --format and --json-keys, the lab looks for the format itself.")  # fmt: skip
+                        hint="\n".join([*differences, "Without --format and --json-keys, the lab looks for the "
+                                        "format itself."]))  # fmt: skip
     if any(TIMELESS.search(text) and not HAS_TIME.search(text) for _, text in written):
         problem = f"{file}: the requests in this log have no time, so nobody can know at which rate they came."
         return WrongUse(problem, hint="docker logs --timestamps adds the times, as does %(asctime)s in uvicorn's "
@@ -377,5 +383,5 @@ def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) ->
     problem = f"{file}:{place}: this line has no format that the lab knows."
     names = ", ".join(known.name for known in FORMATS)
     return WrongUse(problem, hint="--format '…' takes the log_format of nginx.conf, the LogFormat of Apache or the "
-                    "access_log_format of gunicorn, and --json-keys other names in JSON. The lab knows JSON, "
+                    "access_log_format of gunicorn, and --json-keys other names in JSON. The lab knows JSON, CSV, "
                     f"logfmt, and: {names}.")  # fmt: skip

@@ -78,6 +78,38 @@ def test_a_format_of_its_own_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (log.last - log.first, log.unreadable) == (len(TOOK_S) - 1, 0)
 
 
+COLUMNS = "#Version: 1.0\n#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query c-ip sc-status time-taken"
+
+
+@pytest.mark.parametrize(
+    ("line", "unit"),
+    [("2026-11-03 14:00:{n:02} 10.0.0.1 GET /a - 203.0.113.9 200 {ms}", "milliseconds"),
+     ("2026-11-03\t14:00:{n:02}\tLHR\tGET\t/a\tb=1\t203.0.113.9\t200\t{s}", "seconds")],
+)  # fmt: skip
+def test_the_columns_of_the_w3c_are_named_by_the_file(tmp_path: Path, line: str, unit: str) -> None:
+    """IIS writes milliseconds, and CloudFront seconds; the unit that was found is said."""
+    log = read(tmp_path, [COLUMNS, *lines_of(line)])
+
+    assert log.recognised[0].endswith(f"time-taken of the W3C extended format, in {unit}.")
+
+    assert list(log.routes["GET", "/a"].seconds) == pytest.approx(TOOK_S)
+    assert log.clock == "balancer"
+
+
+@pytest.mark.parametrize(
+    ("head", "line"),
+    [("timestamp,method,path,status,agent,duration_ms", '{iso},GET,/a?b=1,200,"x, like 3.5",{ms}'),
+     ("date;time;verb;url;code;elapsed", "2026-11-03;14:00:{n:02};GET;/a;200;{s}"),
+     ("@timestamp,@message", '{iso},"203.0.113.9 - - [03/Nov/2026:14:00:{n:02} +0000] ""GET /a HTTP/1.1"" 200 9 {s}"')],
+)  # fmt: skip
+def test_the_columns_of_csv_are_named_by_its_first_line(tmp_path: Path, head: str, line: str) -> None:
+    """Also of the lines of a program that CloudWatch exports."""
+    log = read(tmp_path, [head, *lines_of(line.replace("{iso}", ISO))])
+
+    assert list(log.routes["GET", "/a"].seconds) == pytest.approx(TOOK_S)
+    assert log.last - log.first == len(TOOK_S) - 1
+
+
 def test_the_events_of_cloudwatch_are_a_line_each(tmp_path: Path) -> None:
     events = [{"timestamp": 1793714400000, "message": line} for line in written(AGAIN + " {s}")]
     log = read(tmp_path, json.dumps({"events": events, "searchedLogStreams": []}, indent=4).splitlines())

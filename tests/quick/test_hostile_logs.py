@@ -179,7 +179,9 @@ SHORT, TIMES, LONGER = 1_000, 8, 24
 
 DECLARED_FORMATS = (
     '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_user_agent" $request_time',
+    '%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i" %D',
     "$time_iso8601|$http_x|$request|$http_user_agent|$status|$request_time",
+    "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %hr %hs %{+Q}r",
 )
 COMMON = next(known.line.pattern for known in FORMATS if "(?P<rest>" in known.line.pattern)
 

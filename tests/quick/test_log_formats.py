@@ -63,6 +63,21 @@ STRINGS = {
         '"2026-11-03T14:00:{n:02}+00:00" "GET /a HTTP/1.1" "200" "{s}"',
         "$request_time", "balancer", None,
     ),
+    "Apache's, with the quotes of httpd.conf": (
+        r'''"%t \"%r\" %>s %D"''',
+        '[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1" 200 {us}',
+        "%D", "balancer", None,
+    ),
+    "Apache's": (
+        r"%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\" %T %D %P",
+        f'203.0.113.9 - - [03/Nov/2026:14:00:{{n:02}} +0000] "GET /a HTTP/1.1" 200 - "-" "{AGENT}" 0 {{us}} 4711',
+        "%D", "balancer", "4711",
+    ),
+    "Apache's, in milliseconds": (
+        "LogFormat \"%v %t \\\"%m %U%q %H\\\" %s %{ms}T\" timed",
+        'shop.example [03/Nov/2026:14:00:{n:02} +0000] "GET /a?b=1 HTTP/1.1" 200 {ms}',
+        "%{ms}T", "balancer", None,
+    ),
     "gunicorn's L": (
         """access_log_format = '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s" %(L)s %(p)s'""",
         f'203.0.113.9 - - [03/Nov/2026:14:00:{{n:02}} +0000] "GET /a HTTP/1.1" 200 9 "-" "{AGENT}" {{s}}000 <11>',
@@ -77,10 +92,31 @@ STRINGS = {
         '%(t)s %(M)s %(s)s "%(r)s"', '[03/Nov/2026:14:00:{n:02} +0000] {ms} 200 "GET /a HTTP/1.1"',
         "%(M)s", "server", None,
     ),
+    "uWSGI's": (
+        '%(addr) - %(user) [%(ltime)] "%(method) %(uri) %(proto)" %(status) %(size) "%(uagent)" %(msecs)ms pid=%(pid)',
+        '203.0.113.9 - - [03/Nov/2026:14:00:{n:02} +0000] "GET /a?b=1 HTTP/1.1" 200 9 "curl" {ms}ms pid=11',
+        "%(msecs)", "server", "11",
+    ),
+    "uWSGI's micros": (
+        "logformat = %(ctime) %(method) %(uri) %(status) %(micros) %(wid)",
+        "Tue Nov  3 14:00:{n:02} 2026 GET /a 200 {us} 2",
+        "%(micros)", "server", "2",
+    ),
     "granian's": (
         '[%(time)s] %(addr)s - "%(method)s %(path)s %(protocol)s" %(status)d %(dt_ms).3f',
         '[2026-11-03 14:00:{n:02} +0000] 203.0.113.9 - "GET /a HTTP/1.1" 200 {ms}.000',
         "%(dt_ms).3f", "server", None,
+    ),
+    "HAProxy's": (
+        "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r",
+        "haproxy[14389]: 203.0.113.9:33317 [03/Nov/2026:14:00:{n:02}.655] http-in~ shop/w1 10/0/30/7/{ms} 200 2750 - - "
+        '---- 1/1/1/1/0 0/0 "GET /a HTTP/1.1"',
+        "%Ta", "balancer", "w1",
+    ),
+    "HAProxy's own": (
+        'log-format "%ci [%T] %HM %HP %ST %Tt %[capture.req.hdr(0)]"',
+        "203.0.113.9 [03/Nov/2026:14:00:{n:02} +0000] GET /a 200 +{ms} curl/8 (x)",
+        "%Tt", "balancer", None,
     ),
 }  # fmt: skip
 
@@ -182,6 +218,12 @@ FILES = {
         '[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1" 200 rt={s} ua="x"',
         "nginx's log_format main",
     ),
+    "httpd.conf": (
+        'LogFormat "%h %l %u %t \\"%r\\" %>s %b" common\nLogFormat "%t \\\n  \\"%r\\" %>s %D" timed\n'
+        "CustomLog logs/access_log timed\n",
+        '[03/Nov/2026:14:00:{n:02} +0000]   "GET /a HTTP/1.1" 200 {us}',
+        "Apache's LogFormat timed",
+    ),
     "gunicorn.conf.py": (
         "import os\nworkers = os.cpu_count()\naccess_log_format = ('%(t)s %(p)s \"%(r)s\" '\n    '%(s)s') + ' %(L)s'\n",
         '[03/Nov/2026:14:00:{n:02} +0000] <11> "GET /a HTTP/1.1" 200 {s}000',
@@ -192,8 +234,34 @@ FILES = {
         '[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1" 200 {ms}',
         "gunicorn's access_log_format",
     ),
+    "uwsgi.ini": (
+        "[uwsgi]\nlog-format = %(ltime) %(method) %(uri) %(status) %(msecs)\n",
+        "03/Nov/2026:14:00:{n:02} +0000 GET /a 200 {ms}",
+        "uWSGI's logformat",
+    ),
+    "haproxy.cfg": (
+        "frontend in\n    log-format %ci\\ [%tr]\\ %ST\\ %Ta\\ %{+Q}r\n",
+        '203.0.113.9 [03/Nov/2026:14:00:{n:02}.655] 200 {ms} "GET /a HTTP/1.1"',
+        "HAProxy's log-format",
+    ),
     "configmap.yaml": (
         "data:\n  log-format-upstream: '$time_iso8601 \"$request\" $status $request_time'\n",
+        '2026-11-03T14:00:{n:02}+00:00 "GET /a HTTP/1.1" 200 {s}',
+        "nginx's log_format",
+    ),
+    "nginx.conf, with comments": (
+        "log_format timed '[$time_local] \"$request\" '  # who asks; don't cut here\n    # nor here\n"
+        "    '$status $request_time';\n",
+        '[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1" 200 {s}',
+        "nginx's log_format timed",
+    ),
+    "gunicorn.conf.py, with comments, types and raw strings": (
+        "access_log_format: str = (\n    '%(t)s \"%(r)s\" '  # don't cut here\n    r'%(s)s %(L)s'\n)\n",
+        '[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1" 200 {s}000',
+        "gunicorn's access_log_format",
+    ),
+    "configmap.yaml, without quotes": (
+        'data:\n  log-format-upstream: $time_iso8601 "$request" $status $request_time\n  use-gzip: "true"\n',
         '2026-11-03T14:00:{n:02}+00:00 "GET /a HTTP/1.1" 200 {s}',
         "nginx's log_format",
     ),
@@ -254,8 +322,13 @@ REFUSED = {
     "no duration": (["--format", '[$time_local] "$request"'], '[$time_local] "$request" rt=$request_time'),
     "no duration in JSON": (["--format", '{"t": "[$time_local]", "r": "$request"}'],
                             '"r": "$request", "rt": "$request_time"}'),
-    "another log": (["--format", "$msec $request"], "access.log:1: this line, and every other, differs from nginx"),
-    "another server": (["--format", "%t %D %r"], "It takes nginx's log_format or gunicorn's access_log_format."),
+    "another log": (["--format", "%t %D %r"], "access.log:1: this line, and every other, differs from Apache"),
+    "a missing part": (["--format", '$remote_addr [$time_local] "$request"'],
+                       "the line differs at < [>, after <$remote_addr>"),
+    "a further part": (["--format", '[$time_local] "$request" $status'],
+                       """the line differs at <" >, after <[$time_local] "$request>"""),
+    "no format in a configuration": (["--format", "http {\n  access_log logs/access.log combined;\n  gzip on;\n}"],
+                                     "error: --format declares no format of an access log.\n\nhint: --format takes"),
     "both": (["--format", "$msec", "--json-keys", "time=t"], "exclude each other"),
 }  # fmt: skip
 
@@ -416,6 +489,9 @@ def test_the_id_and_the_worker_of_every_line_are_known(
 
 
 def test_a_string_without_the_name_of_its_dialect_is_that_of_its_variables() -> None:
-    assert [compile_format(text).name for text in ('$msec "$request"', '%(t)s "%(r)s"')] == [
-        "nginx's log_format", "gunicorn's access_log_format",
+    assert [compile_format(text).name for text in (
+        '$msec "$request"', '%(t)s "%(r)s"', "%(ltime) %(method) %(uri)", "[%tr] %{+Q}r", "%tr %HM %HU", '%t "%r"'
+    )] == [
+        "nginx's log_format", "gunicorn's access_log_format", "uWSGI's logformat", "HAProxy's log-format",
+        "HAProxy's log-format", "Apache's LogFormat",
     ]  # fmt: skip
