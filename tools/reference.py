@@ -23,7 +23,7 @@ from stampede.experiment.loads.clients import CLIENT_SCRIPTS
 from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import LoadScript, as_variables, request_environment
 from stampede.logs.format_strings import DIALECTS
-from stampede.logs.formats import CSV, FORMATS, FREE, JSON_FORMATS, LOGFMT, LTSV, W3C, Format
+from stampede.logs.formats import CSV, FORMATS, FREE, JSON_FORMATS, LOGFMT, LTSV, Format
 from stampede.paths import CLIENTS, EXPERIMENTS, K6, ROOT
 from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
@@ -70,7 +70,7 @@ def _command(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401  # typer
 def log_formats() -> Iterator[str]:
     """Yield the table of the formats of access logs that the lab recognises."""
     yield "| format | durations | measured by |\n| --- | --- | --- |"
-    for known in (*FORMATS, *JSON_FORMATS, LOGFMT, LTSV, CSV, W3C, FREE):
+    for known in (*FORMATS, *JSON_FORMATS, LOGFMT, LTSV, CSV, FREE):
         duration = known.duration if isinstance(known, Format) else (known.duration or ("",))[0]
         yield f"| {known.name} | {(duration and f'`{duration}`') or 'by their name or unit'} | {known.clock or '–'} |"
 

@@ -71,7 +71,7 @@ def _variables(table: Mapping[str, str]) -> dict[str, str]:
 NGINX = Dialect(
     "nginx's log_format",  # and the ConfigMap of ingress-nginx
     rf"\blog_format\s+(?P<name>\S+)\s+(?:escape=\w+\s+)?(?P<parts>(?:{_PART}\s*+)++)|"
-    r"^[ \t]*log-format-upstream:[ \t]*(?P<text>\S.*?)\s*$",
+    r"^[ \t]*log-format-upstream:[ \t]*(?P<text>\S.*)",
     r"\$\{?(?P<name>\w+)\}?",
     _variables({
         r"(?P<time>\d+\.\d+)": "msec",
@@ -116,7 +116,7 @@ PYTHON = Dialect(
 )  # fmt: skip
 UWSGI = Dialect(
     "uWSGI's logformat",
-    r"^[ \t]*log-?format[ \t]*[=:][ \t]*(?P<text>\S.*?)\s*$",
+    r"^[ \t]*log-?format[ \t]*[=:][ \t]*(?P<text>\S.*)",
     r"%\((?P<name>[\w.-]+)\)",
     _variables({
         r"(?P<start>\d+)": "tmicros tmsecs time",
@@ -218,12 +218,12 @@ def choose_formats(written: str = "", json_keys: str = "") -> Formats:
 
 def _declared(written: str) -> Iterator[tuple[Dialect, str, str]]:
     """Yield the dialect, the name and the text of each format of a configuration; first those that a log uses."""
-    text = re.sub(r"^\s*#.*$", "", written.replace("\\\n", ""), flags=re.MULTILINE)
+    text = re.sub(r"^[ \t]*#.*$", "", written.replace("\\\n", ""), flags=re.MULTILINE)
     used = {use[1] for use in re.finditer(r"\b(?:access_log|CustomLog)\s+\S+\s+([\w.-]+)", text)}
     found = [(dialect, each.groupdict()) for dialect in DIALECTS
              for each in re.finditer(dialect.directive, text, re.MULTILINE)]  # fmt: skip
     for dialect, of in sorted(found, key=lambda each: each[1].get("name") not in used):
-        one = of["text"] or ""
+        one = (of["text"] or "").rstrip()
         is_quoted = re.fullmatch(_QUOTED, one)
         yield dialect, of.get("name") or "", _joined(of.get("parts") or one) if is_quoted or not one else one
     with suppress(SyntaxError, RecursionError):

@@ -190,14 +190,16 @@ JSON_FORMATS = (
 )  # fmt: skip
 LTSV = replace(JSON_FORMATS[-1], name="LTSV", request="req", add="The label of the durations, such as reqtime")
 CSV = replace(JSON_FORMATS[-1], name="CSV", add="The column of the durations and its unit, such as duration_ms")
-W3C = JsonFormat("the W3C extended format", ("time",), ("cs-method",), ("cs-uri-stem",), ("sc-status",),
-                 ("time-taken", "ms"), "balancer", add="The column time-taken")  # fmt: skip
-"""The columns of IIS, which writes whole milliseconds, and of CloudFront, which writes decimal seconds."""
+_W3C_COLUMNS = {
+    "date": r"(?P<time>\d{4}-\d\d-\d\d[ \t]\d\d:\d\d:\d\d)", "time": "", "cs-method": r"(?P<method>[A-Z]+)",
+    "cs-uri-stem": r"(?P<target>/\S*)", "sc-status": r"(?P<status>\d{3})",
+    "time-taken": r"(?:(?P<s>\d+\.\d+)|(?P<ms>\d+)|-)",  # CloudFront writes decimal seconds, and IIS milliseconds
+}  # fmt: skip
 LOGFMT = replace(JSON_FORMATS[-1], name="logfmt", add="The key of the durations and its unit, such as duration=13ms")
 
 
 class Columns(NamedTuple):
-    """The columns of a log, as one of its lines names them."""
+    """The columns of CSV, as the first line of a log names them."""
 
     separator: str
     names: tuple[str, ...]
@@ -227,12 +229,12 @@ KNOWN = Formats()
 
 def formats_of_columns(lines: Sequence[str], formats: Formats) -> Formats:
     """Return formats with the columns that a line of W3C names, or the first of CSV; else those that are given."""
-    fields = next((tuple(line.split()[1:]) for line in lines if line.lstrip("\ufeff").startswith("#Fields:")), ())
-    if {"date", *W3C.time, *W3C.method, *W3C.target, *W3C.status} <= {*fields}:
-        columns = Columns("\t" if any("\t" in line for line in lines if not line.startswith("#")) else " ", fields)
-        took = [columns.keys(line).get("time-taken", "") for line in lines]
-        duration = ("time-taken", "s" if any("." in text for text in took) else "ms") if any(took) else None
-        return Formats((), (replace(W3C, duration=duration),), None, columns=columns)
+    fields = next((line.split()[1:] for line in lines if line.lstrip("\ufeff").startswith("#Fields:")), [])
+    if {*_W3C_COLUMNS} - {"time-taken"} <= {*fields}:
+        line = r"[ \t]".join(filter(None, (_W3C_COLUMNS.get(name, r"\S+") for name in fields)))
+        duration = "time-taken" if "time-taken" in fields else ""
+        w3c = Format("the W3C extended format", re.compile(rf"^{line}\s*$"), duration, "balancer", add="time-taken")
+        return Formats((w3c,), (), None)
     for separator in ",;\t|":
         names = tuple(name.strip(' "') for name in lines[0].lstrip("\ufeff").strip().split(separator))
         known, usual = {*names}, JSON_FORMATS[-1]
