@@ -94,7 +94,7 @@ NGINX = Dialect(
 PYTHON = Dialect(
     "gunicorn's access_log_format",  # with the further variables of uvicorn and granian
     rf"--access-logformat[= ]\s*(?P<text>{_QUOTED})",
-    r"%\((?P<name>\{[^}]*\}[ioe]|\w+)\)[-\d.]*[sdf]",
+    r"%\((?P<name>\{[^{}]*\}[ioe]|\w+)\)[-\d.]*[sdf]",
     _variables({
         rf"(?P<time>\[{_LOCAL}\])": "t",
         rf"(?P<time>{_ISO})": "asctime time",
@@ -139,7 +139,7 @@ UWSGI = Dialect(
 APACHE = Dialect(
     "Apache's LogFormat",
     r'^[ \t]*(?:LogFormat|CustomLog[ \t]+\S+)[ \t]+(?P<text>"(?:[^"\\]|\\.)*+")(?:[ \t]+(?P<name>[\w.-]+)(?=\s|$))?',
-    r"%[<>]?(?:!?\d{3}(?:,\d{3})*)?[<>]?(?:\{(?P<argument>[^}]*)\})?(?P<name>\^..|[a-zA-Z])",
+    r"%[<>]?(?:!?\d{3}(?:,\d{3})*)?[<>]?(?:\{(?P<argument>[^{}]*)\})?(?P<name>\^..|[a-zA-Z])",
     _variables({
         r"(?P<start>\d+)": "{usec}t {msec}t {sec}t",
         r"(?P<time>\d+)": "{end:usec}t {end:msec}t",
@@ -161,7 +161,7 @@ APACHE = Dialect(
 HAPROXY = Dialect(
     "HAProxy's log-format",
     rf"^[ \t]*log-format[ \t]+(?![=:])(?P<text>{_QUOTED}|(?:\\.|\S)+)",
-    r"%(?:\{(?P<argument>[^}]*)\})?(?P<name>\[[^\]]*\]|ci|cp|fi|fp|bi|bp|si|sp|[a-zA-Z]{1,4})",
+    r"%(?:\{(?P<argument>[^{}]*)\})?(?P<name>\[[^\]]*\]|ci|cp|fi|fp|bi|bp|si|sp|[a-zA-Z]{1,4})",
     _variables({
         r"(?P<start>\d+/\w+/\d{4}:[\d:.]+)": "tr t",
         rf"(?P<start>{_LOCAL})": "trg trl T Tl",
@@ -257,7 +257,7 @@ def compile_format(text: str, name: str = "", dialect: Dialect | None = None) ->
     if not dialect:
         raise WrongUse(f"--format has no variables: {shown}", hint=f"{_TAKES} In a shell, it needs single quotes.")
     order = {variable: rank for rank, variable in enumerate(dialect.variables)}
-    quoted = re.sub(r"%\{\+[^}]*Q[^}]*\}(?:\[[^\]]*\]|\w+)", r'"\g<0>"', text) if dialect is HAPROXY else text
+    quoted = re.sub(r"%\{\+[^{}]*Q[^{}]*\}(?:\[[^\]]*\]|\w+)", r'"\g<0>"', text) if dialect is HAPROXY else text
     found = [*re.finditer(dialect.variable, quoted)]
     names = [dialect.key(each) for each in found]
     taken: dict[str, int] = {}  # the variable of each part of an entry: the first in the table of the dialect
