@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stampede.diagnosis.writing import write_section
-from stampede.evaluate.metrics import failures, rates, servers, spread, visits
+from stampede.evaluate.metrics import failures, servers, spread
 from stampede.evaluate.read.trial_data import derive_rows
 from stampede.evaluate.statistics.estimates import Measured, check_names, completion_times, measure_cells
 from stampede.evaluate.statistics.pooling import pool_cells
@@ -100,14 +100,12 @@ def derive_summary(run_folder: Path, predictions: PredictedRun = NOTHING) -> Sum
             [*unapplied(trials), *several_clocks(trials)],
             seconds_of_round(trials),
         )
-        rate_steps = [*visits.rate_step_rows(rows, trusted), *rates.rate_step_rows(rows, trusted)]
     summary = conclude(
         run,
         measured,
         predictions,
         workers=list(spread.worker_rows(trusted)),
         counters=list(servers.counter_rows(trials)),
-        rate_steps=rate_steps,
         errors=failures.error_rows(trusted),
         clocks=[trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks],
     )

@@ -87,11 +87,19 @@ def is_open(client: socket.socket) -> bool:
         client.settimeout(PATIENCE_S)
 
 
+def closes(client: socket.socket) -> bool:
+    """Whether the worker closes a connection, however long that takes."""
+    deadline = time.monotonic() + PATIENCE_S
+    while is_open(client) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_open(client)
+
+
 def main() -> None:
     """Print what clients saw.
 
     ``shared``: how many of as many slow requests as there are threads each worker served. ``kept``: how many workers
-    answered two requests on one connection, and whether the connection was open before and after all threads got work.
+    answered two requests on one connection, whether it was open before all threads got work, and then closed.
     ``beside_closed``: whether two idle connections were open after 20 clients had connected and gone without a word.
     ``beside_silent``: how many of 8 requests were answered beside 6 silent connections, how many of these were still
     open then, and who answered when one of them spoke. ``ended``: what a slow request got while gunicorn was stopped,
@@ -120,8 +128,7 @@ def main() -> None:
         assert kept.sock
         before = is_open(kept.sock)
         slow = all_slow(pool)
-        time.sleep(SLOW_S / 4)  # the worker closes it after the last thread has its work
-        seen["kept"] = [len(answered), before, is_open(kept.sock)]
+        seen["kept"] = [len(answered), before, closes(kept.sock)]  # after the last thread has its work
         CLOSED.unlink()
         for one in slow:
             one.result()

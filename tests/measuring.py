@@ -75,27 +75,3 @@ def only_load(lab: Lab, name: str, load: str) -> Lab:
     document["claims"] = [one for one, loads in zip(document["claims"], of_load, strict=True) if loads == {load}]
     path.write_text(yaml.safe_dump(document))
     return lab
-
-
-def shorter(lab: Lab, name: str, loads: dict[str, dict[str, float]]) -> Lab:
-    """Keep only some loads of an experiment in a copy of the lab, with new settings. Drop claims and published rows."""
-    path = lab.root / "experiments" / f"{name}.yaml"
-    document = yaml.safe_load(path.read_text())
-    if "load" in document:
-        [document["load"]["settings"]] = [document["load"]["settings"] | settings for settings in loads.values()]
-    else:
-        document["loads"] = {load: document["loads"][load] for load in loads}
-        for load, settings in loads.items():
-            document["loads"][load]["settings"] |= settings
-            document["loads"][load].pop("variants", None)
-    path.write_text(yaml.safe_dump(document | {"published": [], "claims": [], "parallel": True}))
-    return lab
-
-
-def completion_times(result: Result, load: str) -> dict[str, list[float]]:
-    """Return by variant the response times of a burst in order of completion, divided by the shortest."""
-    return {
-        row["variant"]: [step / min(row["measured"]) for step in row["measured"]]
-        for row in result.summary["completion_times"]
-        if row["load"] == load
-    }

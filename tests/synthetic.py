@@ -110,7 +110,6 @@ def observation(
     throttled_s: float = 0,
     out_of_memory: int = 0,
     balanced: int | None = None,
-    queued: int | None = None,
     counts: dict[int, dict[str, int]] | None = None,
     processor_s: float = 0,
     memory_mib: float = 30,
@@ -145,7 +144,7 @@ def observation(
         },
     }
     if balanced is not None:
-        sections["balancer"] = f"served {balanced}\n" + (f"queued {queued}\n" if queued is not None else "")
+        sections["balancer"] = f"served {balanced}\n"
     if stalls is not None:
         sections["stalls"] = "".join(f"{began:.6f} {ended:.6f}\n" for began, ended in stalls)
     if rows is not None:
@@ -220,6 +219,16 @@ def make_run(run: Path, requests: dict[str, list[Request]], *, times: int = 1, *
         for variant, ones in requests.items():
             make_trial(run, variant, number, ones, workers=workers.get(variant, 2))
     write_record(run / "run.json", run_record([*requests], times, **changed))
+    return run
+
+
+def older_run(results: Path) -> Path:
+    """Write a run that another version wrote, and that was killed while a second trial was measured."""
+    run = make_run(results / "spoilt" / "20200102T030405Z", {"one": [Request()]})
+    (run / "one" / "mix" / ".2.part").mkdir()
+    (run / "one" / "mix" / ".2.part" / "points.json.gz").write_bytes(b"what k6 wrote")
+    for name in ("run.json", "summary.json"):
+        (run / name).write_text(json.dumps(json.loads((run / "run.json").read_text()) | {"schema": 0}))
     return run
 
 

@@ -1,6 +1,5 @@
 """Commands that say what is wrong with a command line: the option, the value, and what is allowed."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
@@ -66,20 +65,16 @@ class LazyCommands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401  # typer has its own classes
         if name not in self._built:
             module, function = self._places[name]
+            called = getattr(import_module(module), function)
             app = typer.Typer(rich_markup_mode=None, add_completion=False)
-            add_command(app, getattr(import_module(module), function), name)
+            # what its docstring says after "e.g." is the example at the end of its help
+            says, _, rest = (called.__doc__ or "").partition(", e.g. ")
+            example, _, more = rest.partition("\n")
+            text = "\n".join(filter(None, (f"{says}.", more.strip() and f"\n{more.strip()}")))
+            app.command(name=name, help=text, epilog=f"Example: {example.removesuffix('.')}", cls=Command)(called)
             self._built[name] = typer.main.get_command(app)
             self._built[name].name = name
         return self._built[name]
-
-
-def add_command(app: typer.Typer, function: Callable[..., Any], name: str | None = None) -> None:
-    """Add a command to an app: what its docstring says after "e.g." becomes the example at the end of its help."""
-    says, _, rest = (function.__doc__ or "").partition(", e.g. ")
-    example, _, more = rest.partition("\n")
-    text = "\n".join(filter(None, (f"{says}.", more.strip() and f"\n{more.strip()}")))
-    spelled = name or re.sub("_+", "-", function.__name__).strip("-")
-    app.command(name=spelled, help=text, epilog=f"Example: {example.removesuffix('.')}", cls=Command)(function)
 
 
 def _parse(parse: Callable[[Any, list[str]], list[str]], ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401

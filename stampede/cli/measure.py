@@ -91,6 +91,18 @@ def reproduce(
     def run_of(name: str) -> Path | None:
         return default_run(results, name, list(experiments[name].variants), experiments[name].trials)
 
+    def write() -> str:
+        """Write what the runs say, and return how many experiments that are, and where."""
+        found = [read_reproduced(run) for name in experiments if (run := run_of(name))]
+        file, picture = results / "reproduce.json", ratio_picture(found)
+        with writing(results):
+            results.mkdir(parents=True, exist_ok=True)
+            write_reproduction(file, Reproduction(experiments=found))
+            if picture:
+                write_whole(file.with_suffix(".svg"), picture)
+        end = ", and in the picture beside it" if picture else ""
+        return f"{len(found)} of {len(experiments)} experiments are in {file}{end}."
+
     shortest_first = sorted(experiments, key=lambda name: takes_s[name])
     todo = [name for name in shortest_first if not show and (fresh or not run_of(name))]
     if todo:
@@ -107,13 +119,8 @@ def reproduce(
             if stopped.exit_code != 1:  # interrupted
                 raise
             invalid.append(name)
-    found = [read_reproduced(run) for name in experiments if (run := run_of(name))]
-    file = results / "reproduce.json"
-    with writing(results):
-        results.mkdir(parents=True, exist_ok=True)
-        write_reproduction(file, Reproduction(experiments=found))
-        write_whole(file.with_suffix(".svg"), ratio_picture(found))
-    say(f"\n{len(found)} of {len(experiments)} experiments are in {file}, and in the picture beside it.")
+        write()
+    say(f"\n{write()}")
     if invalid:
         say(f"The results of {', '.join(invalid)} are invalid; the tables above say why.")
         raise typer.Exit(1)

@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import AsyncGenerator, Awaitable, Iterable
 from contextlib import suppress
@@ -59,8 +60,25 @@ class Machine:
         return ["docker", *(["--context", self.context] if self.context else [])]
 
     def run(self, *words: str, within_s: float = ANSWERS_WITHIN_S, stdin: bytes = b"") -> str:
-        """Do the same as ``call`` where nothing else goes on, and return a text."""
-        answer = asyncio.run(self.call(*words, within_s=within_s, stdin=stdin))
+        """Return what the engine answers to a command, without asyncio, which starts a thread for it in Python 3.11.
+
+        Raise DockerError if the engine refuses, or is silent for too long.
+        """
+        try:
+            process = subprocess.Popen([*self.docker, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+        except OSError as error:
+            raise _missing(error) from None
+        with process:
+            try:
+                answer, said = process.communicate(stdin, within_s)
+            except BaseException as error:
+                os.killpg(process.pid, signal.SIGKILL)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise _silent(within_s) from None
+                raise
+        if process.returncode:
+            raise DockerError(said.decode(errors="replace"), process.returncode)
         return answer.decode(errors="replace").rstrip("\n")
 
     def told(self, *words: str) -> str:

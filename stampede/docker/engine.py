@@ -3,13 +3,14 @@
 The lab installs the engine only as root on Debian or Ubuntu, from the distribution's packages.
 """
 
+import grp
 import os
 import platform
+import pwd
 import shutil
 import subprocess
 import sys
 import time
-from getpass import getuser
 from pathlib import Path
 
 from stampede.docker.client import HERE, DockerError
@@ -149,9 +150,20 @@ def check_that_it_may_be_used() -> None:
             ) from None
         if "permission denied" in error.said.lower():
             raise LabError(
-                "The container engine runs, and this user may not use it.",
-                hint=f"sudo usermod --append --groups docker {getuser()}, then log in again, or run newgrp docker.",
+                "The container engine runs, and this user may not use it.", hint=_way_into_the_group()
             ) from None
+
+
+def _way_into_the_group() -> str:
+    """Return how this user gets to the socket of an engine that serves only the members of the group docker."""
+    try:
+        group = grp.getgrnam("docker")
+    except KeyError:
+        return "This machine has no group docker. Ask its administrator who may use the container engine."
+    name = pwd.getpwuid(os.getuid()).pw_name
+    if name in group.gr_mem:
+        return f"{name} is in the group docker, but not yet in this session: log in again, or run newgrp docker."
+    return f"sudo usermod --append --groups docker {name}, then log in again."
 
 
 def check_limits(say: Say) -> None:

@@ -87,7 +87,8 @@ class Script(Model):
             there = nearest_first(self.script, list(known))
             declared = f"has no declaration in stampede/experiment/loads/{folder.name}.py"
             problem = declared if self.script in {path.name for path in folder.iterdir()} else "does not exist"
-            raise Misplaced(f"{folder.name}/{self.script} {problem}; there are {there}", "script")
+            now = "; requests are described by classes now" if folder == K6 else ""
+            raise Misplaced(f"{folder.name}/{self.script} {problem}; there are {there}{now}", "script")
         if taken := self.settings.keys() & SET_BY_THE_LAB:
             raise WrongSetting("the lab itself sets this; leave it out", min(taken))
         self._check(known[self.script])

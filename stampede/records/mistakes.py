@@ -168,16 +168,11 @@ class _Schemas:
     kind: Kind
     wording: Wording
 
-    @property
-    def whole(self) -> Schema:
-        """The JSON schema."""
-        return schema_of(self.kind)
-
     def at(self, location: Place) -> Schema:
         """Return the schema at pydantic's place of an error, which also names the chosen model of a choice."""
         if location[-1:] == ("[key]",):
             return _key_schema(self.at(location[:-2]))
-        schema = self._resolved(self.whole)
+        schema = self._resolved(schema_of(self.kind))
         for key in location:
             if "discriminator" in schema:
                 schema = self._resolved({"$ref": schema["discriminator"]["mapping"][key]})
@@ -260,7 +255,7 @@ class _Schemas:
     def _resolved(self, schema: Schema) -> Schema:
         """Return the schema that a schema refers to; the schema of an optional value is the one of the value itself."""
         if "$ref" in schema:
-            return self._resolved(self.whole["$defs"][schema["$ref"].rpartition("/")[2]])
+            return self._resolved(schema_of(self.kind)["$defs"][schema["$ref"].rpartition("/")[2]])
         choice = [part for part in schema.get("anyOf", []) if part.get("type") != "null"]
         return self._resolved(choice[0]) if len(choice) == 1 else schema
 

@@ -300,17 +300,6 @@ class NotPredicted(Record):
     missing: str
 
 
-class RateStepRow(TrialPart):
-    """How many visits one trial made while the rate was ``per_s`` visits a second, and how many of them failed.
-
-    If the load has a bound of lateness (``rate_within``), the rows count requests, and those that were late.
-    """
-
-    per_s: int
-    visits: int
-    failed: int
-
-
 class ErrorRow(TrialPart):
     """How many requests of one class failed for one reason in one trial."""
 
@@ -332,7 +321,7 @@ class TrialClocks(TrialPart):
 class Summary(Record):
     """All results of one run.
 
-    ``completion_times`` has rows only if requests came in bursts, ``rate_steps`` only if visits came or a rate climbed.
+    ``completion_times`` has rows only if requests came in bursts.
     ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is
     about how many seconds it took to measure every variant once under every load. ``clocks`` has rows only for trials
     whose containers ran on several machines. ``article`` is the verdict on the article; None: it published no figures.
@@ -348,10 +337,10 @@ class Summary(Record):
     claims: list[ClaimRow]
     published: list[PublishedRow] = Field([])
     article: Article | None = Field(None, exclude_if=lambda value: value is None)
-    differences: list[Any] = Field([], exclude=True)  # earlier releases wrote these two
+    differences: list[Any] = Field([], exclude=True)  # earlier releases wrote these three
     waves: list[Any] = Field([], exclude=True)
+    rate_steps: list[Any] = Field([], exclude=True)
     completion_times: list[CompletionTimesRow] = Field([])
-    rate_steps: list[RateStepRow] = Field([])
     errors: list[ErrorRow] = Field([])
     not_predicted: list[NotPredicted] = Field([])
     clocks: list[TrialClocks] = Field([], exclude_if=lambda value: not value)

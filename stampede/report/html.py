@@ -19,11 +19,7 @@ from stampede.report.figures.published import published_chart
 from stampede.report.page import render, script_json
 from stampede.report.screen.columns import deciding_columns
 from stampede.report.section import Section
-from stampede.report.tables.quantities import (
-    counting_tables,
-    legend,
-    quantity_tables,
-)
+from stampede.report.tables.quantities import counting_tables, legend, quantity_tables
 from stampede.report.tables.verdicts import claims_table, published_table
 from stampede.report.timeline.load import LoadTimeline, load_timeline
 from stampede.report.wording import capitalised, doubts_of, short_figure, trials_phrase

@@ -10,16 +10,10 @@ from rich.text import Text
 
 from stampede.records.run import Run
 from stampede.records.summary import Summary
-from stampede.report.article import article_tables
 from stampede.report.section import Section
 from stampede.report.tables import COUNTS, Table
-from stampede.report.tables.quantities import (
-    counting_tables,
-    legend,
-    quantity_tables,
-    stairs_tables,
-)
-from stampede.report.tables.verdicts import claims_table, published_table
+from stampede.report.tables.quantities import counting_tables, legend, quantity_tables, stairs_tables
+from stampede.report.tables.verdicts import verdict_tables
 from stampede.report.wording import doubts_of, load_suffix, trials_phrase
 
 _STYLES = {
@@ -54,7 +48,7 @@ def print_tables(console: Console, run: Run, summary: Summary, section: Section 
         console.print(_listed([*section.answers, *section.minor]))
     if not (summary.claims or section):
         console.print("\nThis experiment makes no claims.")
-    _print_all(console, _verdict_tables(run, summary, section))
+    _print_all(console, [*(section.tables if section else ()), *verdict_tables(run, summary)])
     for remark in section.remarks if section else ():
         console.print(Text(remark))
 
@@ -63,7 +57,8 @@ def print_chosen_tables(
     console: Console, run: Run, summary: Summary, words: Sequence[str], section: Section | None = None
 ) -> None:
     """Print the tables whose titles contain one of the words. Raise UnknownTable for a word that no title contains."""
-    tables = [*quantity_tables(run, summary), *_counting_tables(run, summary), *_verdict_tables(run, summary, section)]
+    tables = [*quantity_tables(run, summary), *_counting_tables(run, summary), *(section.tables if section else ()),
+              *verdict_tables(run, summary)]  # fmt: skip
     for word in words:
         if not any(word.lower() in table.title.lower() for table in tables):
             raise UnknownTable(word, [table.title for table in tables])
@@ -82,16 +77,6 @@ def _counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
     """Yield the tables of what was counted; a staircase has all its steps in one cell, which may wrap."""
     for table in counting_tables(run, summary):
         yield _in_one_cell(table) if table.head[-1][0].isdigit() else table
-
-
-def _verdict_tables(run: Run, summary: Summary, section: Section | None) -> Iterator[Table]:
-    if section:
-        yield from section.tables
-    if summary.claims:
-        yield claims_table(run, summary)
-    yield from article_tables(run, summary)
-    if summary.published:
-        yield published_table(run, summary)
 
 
 def print_predicted(console: Console, run: Run, summary: Summary) -> None:

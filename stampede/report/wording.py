@@ -53,7 +53,7 @@ def verdict_phrase(verdict: str, suspect: bool) -> str:
     return f"{verdict}, suspect" if suspect else verdict
 
 
-def suspect_of(run: Run, summary: Summary, quantities: Iterable[Quantity]) -> str:
+def suspect_of(run: Run, summary: Summary, quantities: Iterable[Quantity | PublishedRow]) -> str:
     """Return how many of the trials that these quantities were measured in are suspect; empty: none is."""
     cells = {(quantity.variant, quantity.load or run.loads[0].name) for quantity in quantities}
     return suspect_trials(trial for trial in summary.trials if (trial.variant, trial.load) in cells)

@@ -17,7 +17,7 @@ from stampede.records.folder import read_trial, trial_folder
 from stampede.records.run import TrialRecord
 from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects, wait_until
 from tests.spoilt import answering, container_after, container_of, tell_which, trials
-from tests.synthetic import Request, make_run
+from tests.synthetic import older_run
 
 EXPERIMENT = """\
 title: Variants that are all spoilt but one
@@ -264,16 +264,6 @@ def compute_beside(variant: str, run: "subprocess.Popen[str]") -> None:
     program = f"import time\nend = time.monotonic() + {OTHERS_FOR_S}\nwhile time.monotonic() < end: pass"
     for other in [subprocess.Popen([sys.executable, "-c", program]) for _ in range(OTHERS)]:
         other.wait()
-
-
-def older_run(results: Path) -> Path:
-    """Write a run that another version wrote, and that was killed while a second trial was measured."""
-    run = make_run(results / "spoilt" / "20200102T030405Z", {"one": [Request()]})
-    (run / "one" / "mix" / ".2.part").mkdir()
-    (run / "one" / "mix" / ".2.part" / "points.json.gz").write_bytes(b"what k6 wrote")
-    for name in ("run.json", "summary.json"):
-        (run / name).write_text(json.dumps(json.loads((run / "run.json").read_text()) | {"schema": 0}))
-    return run
 
 
 def content(folder: Path) -> dict[Path, bytes]:

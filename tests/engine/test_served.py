@@ -19,24 +19,22 @@ EVERY_SERVER: dict[str, dict[str, object]] = {
     "gunicorn-sync": {"app": "flask", "probe": True, "balancer": "envoy"},
     "gunicorn-23": COUNTED | {"release": "23.0.0"},
     "gunicorn-24": COUNTED | {"release": "24.1.1", "worker_class": "acceptors.CountedRandomAccept"},
+    "gunicorn-eventlet": {"release": "25.3.0"},
     "gunicorn-26": COUNTED | {"release": "26.2.0", "reuse_port": True, "balancer": "haproxy"},
     "uwsgi-http": UWSGI | {"protocol": "http", "thunder_lock": True},
     "uwsgi-uwsgi": UWSGI | {"protocol": "uwsgi", "map_socket": True},
     "uwsgi-fastcgi": UWSGI | {"protocol": "fastcgi"},
 }
-ELSEWHERE = {"gunicorn-tornado", "gunicorn-eventlet"}
-"""In the test of worker-types, which make soak runs. flup and Python 3.14 have tests of their own."""
 EVERY_SERVER |= {
     word: dict(server.example)
     for word, server in KINDS.items()
-    if word not in ELSEWHERE
-    and server.service not in ("flup", "python314")
+    if server.service not in ("flup", "python314")  # they have tests of their own
     and word not in {settings.get("server", name) for name, settings in EVERY_SERVER.items()}
 }
 SOME = {"uvicorn", "granian", "gunicorn-asgi", "gunicorn-gevent", "gunicorn-sync", "gunicorn-26", "uwsgi-uwsgi"}
 """One of each kind; make soak has the others."""
 RELEASES = {
-    "gunicorn-23": "gunicorn/23.0.0", "gunicorn-24": "gunicorn/24.1.1",
+    "gunicorn-23": "gunicorn/23.0.0", "gunicorn-24": "gunicorn/24.1.1", "gunicorn-eventlet": "gunicorn/25.3.0",
     "gunicorn-26": "gunicorn/26.2.0", "gunicorn-sync": "gunicorn/27.0.1", "uwsgi-http": "uwsgi/2.0.31",
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from stampede.advise.options import serving_options
 from stampede.advise.ranking import predict_option
 from stampede.advise.service import read_service
 from stampede.logs import reading
-from stampede.logs.access_log import AccessLog, describe_log, read_logs, representative_durations, route_of
+from stampede.logs.access_log import AccessLog, describe_log, read_logs, route_of
 from tests.conftest import Lab
 
 AGENT = '"https://shop.example/?token=s3cret" "Mozilla/5.0 (X11; 3.5)"'
@@ -33,26 +33,6 @@ def log_of(tmp_path: Path, lines: Sequence[str], name: str = "access.log") -> Pa
 
 def read(tmp_path: Path, lines: Sequence[str], methods: Sequence[str] = ("GET", "HEAD"), unit: str = "") -> AccessLog:
     return read_logs([log_of(tmp_path, lines)], methods, unit)
-
-
-@pytest.mark.parametrize(
-    ("lines", "unit"),
-    [
-        ([combined(n, "GET /a", " 250000") for n in (0, 10)], "us"),
-        ([combined(n, "GET /a", " 0.250000") for n in (0, 10)], ""),
-        ([json.dumps({"time_iso8601": f"2026-11-24T10:00:{n:02}+00:00", "request": "GET /a?b=1 HTTP/1.1",
-                      "status": "200", "request_time": "0.250"}) for n in (0, 10)], ""),
-        ([json.dumps({"ts": 1795514400.5 + n, "method": "GET", "path": "/a", "status_code": 200, "duration_ms": 250})
-          for n in (0, 10)], ""),
-    ],
-    ids=["gunicorn's D", "gunicorn's L", "nginx's JSON", "an application's JSON"],
-)  # fmt: skip
-def test_formats(tmp_path: Path, lines: list[str], unit: str) -> None:
-    log = read(tmp_path, lines, unit=unit)
-
-    assert log.last - log.first == 10
-    assert (log.unreadable, set(log.routes)) == (0, {("GET", "/a")})
-    assert list(log.routes["GET", "/a"].seconds) == [pytest.approx(0.25)] * 2
 
 
 TOOK_S = [0.014, 0.031, 0.25, 0.002, 0.093, 1.7, 0.014, 0.052, 0.006, 0.41] * 3
@@ -385,14 +365,6 @@ def test_a_log_whose_durations_are_waits_says_so(tmp_path: Path, monkeypatch: py
     assert (server["clock"], server.get("waits")) == ("server", None)
     assert (quiet["clock"], quiet.get("waits")) == ("balancer", None)
     assert quiet["peak"] > 1.5
-
-
-@pytest.mark.parametrize("count", [2, 49, 50, 82, 131])
-def test_few_durations_have_the_mean_of_all(count: int) -> None:
-    seconds = [0.01 * (1 + n * n % 83) for n in range(count)]
-
-    assert np.mean(representative_durations(seconds)) == pytest.approx(np.mean(seconds))
-    assert len(representative_durations(seconds)) == min(count, 50)
 
 
 @pytest.mark.parametrize(

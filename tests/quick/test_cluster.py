@@ -14,7 +14,7 @@ from stampede.docker.client import Machine
 from stampede.docker.cluster import images, swarm
 from stampede.docker.cluster.engines import offset_s
 from stampede.docker.cluster.machines import machines_of, read_machines
-from stampede.docker.containers import overlay_name
+from stampede.docker.containers import ContainerInfo, overlay_name
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment
 from stampede.experiment.variations import generated_on
@@ -210,7 +210,9 @@ def member(name: str, engine: str, node: str, manages: bool) -> Machine:
     ("members", "says"),
     [
         ([("1", "n1", True), ("2", "", False)], "b is in no swarm / docker --context a swarm join-token worker"),
-        ([("1", "", False), ("2", "", False)], "a, b are in no swarm / docker --context a swarm init"),
+        ([("1", "", False), ("2", "", False)], "a, b are in no swarm / docker --context a swarm init / UDP 7946"),
+        ([("1", "n1", False), ("2", "", False)], "None of a, b / Add a manager"),
+        ([("1", "", False), ("2", "n2", False)], "None of a, b / Add a manager"),
         ([("1", "n1", True), ("2", "other-2", True)], "b is in another / than a / swarm leave / join"),
         ([("1", "n1", False), ("2", "n2", False)], "None of a, b / manager / docker node promote NODE"),
         ([("1", "n1", True), ("1", "n1", True)], "a and b are the same engine / Remove one of them"),
@@ -249,6 +251,27 @@ Machines of one run need the same kind of processor: stampede machines\
 """)
     assert copied == [(["b"], "laptop")]
     assert said == ["Copying b from bench-1 to laptop …"]
+
+
+def difference(used: list[tuple[str, Machine, str]]) -> str | None:
+    """Return which of these containers (service, machine, image) has other images than its like."""
+    return images.image_difference(ContainerInfo("", name, name, machine, image=image) for name, machine, image in used)
+
+
+def test_a_service_with_different_images_is_named_with_its_machines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ids may differ although the contents are the same, because engines store images in different ways."""
+    first, second, third = three_machines(tmp_path)
+    contents = {"sha256:1": "same", "sha256:2": "same", "sha256:3": "other"}
+    monkeypatch.setattr(images, "content_of", lambda identity, _: contents[identity])
+
+    assert difference([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:1")]) is None
+    assert difference([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:2")]) is None
+    assert difference([("gunicorn", first, "sha256:1"), ("nginx", third, "sha256:3")]) is None
+    assert difference([("k6", first, "sha256:1"), ("k6-2", first, "sha256:1"), ("k6-3", third, "sha256:3")]) == (
+        "k6 has another image on bench-1 than on laptop"
+    )
 
 
 def test_an_engine_that_is_stopped_is_no_engine_to_wait_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

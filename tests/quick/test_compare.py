@@ -130,6 +130,14 @@ def test_what_else_differs_is_listed_once(one: Side) -> None:
     ]  # fmt: skip
 
 
+def test_a_capacity_that_a_table_shows_widens_no_interval(one: Side) -> None:
+    told = {"metric": "capacity", "stat": "per_second", "request_class": None, "unit": "visits/s"}
+    more = one.summary.model_copy(update={"rows": [*one.summary.rows, one.summary.rows[0].model_copy(update=told)]})
+    other = other_than(one)
+
+    assert changes(Side("a", one.run, more), Side("b", other.run, more)) == changes(one, other)
+
+
 def test_two_variants_of_a_run_are_compared_under_their_names(one: Side) -> None:
     found = changes(one._replace(variant="one"), one._replace(variant="two"))
 

@@ -142,7 +142,8 @@ def test_each_rule_of_an_experiment_has_its_message(tmp_path: Path) -> None:
 
     assert listed(refused(tmp_path, GOOD.replace(*one, 1)) for one in MISTAKES) == snapshot("""\
 mine.yaml:10: variants.shared-socket.threds: unknown key; there are threads, app, balance, …
-mine.yaml:5: load.script: k6/burts.js does not exist; there are burst.js, steps.js, crash.js, …
+mine.yaml:5: load.script: k6/burts.js does not exist; there are burst.js, steps.js, crash.js, …; requests are
+    described by classes now
 mine.yaml:3: load: give either classes, or a script and its settings
 mine.yaml:3: load: give classes, the requests by the name of their class, or a script and its settings
 mine.yaml:16: claims.0.value.variant: there is no variant shared; there are shared-socket, one-process

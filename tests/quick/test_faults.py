@@ -4,30 +4,18 @@ In every case: no wrong number, what was measured is kept, nothing is left runni
 """
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from stampede.records.checksums import seal
 from tests.conftest import Lab
-from tests.synthetic import Request, make_run
-
-
-@pytest.fixture
-def old_run(lab: Lab) -> Path:
-    """A run that another version wrote, and that was killed while a second trial was measured."""
-    run = make_run(lab.results / "spoilt" / "20200102T030405Z", {"one": [Request()]})
-    (run / "one" / "mix" / ".2.part").mkdir()
-    (run / "one" / "mix" / ".2.part" / "points.json.gz").write_bytes(b"what k6 wrote")
-    for name in ("run.json", "summary.json"):
-        values: dict[str, Any] = json.loads((run / "run.json").read_text())
-        (run / name).write_text(json.dumps(values | {"schema": 0}))
-    return run
+from tests.synthetic import Request, make_run, older_run
 
 
 @pytest.mark.parametrize("command", ["report", "verify", "export"])
-def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, old_run: Path, command: str) -> None:
+def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, command: str) -> None:
+    old_run = older_run(lab.results)
+
     done = lab.call(command, str(old_run))
 
     assert done.returncode == 2

@@ -173,10 +173,6 @@ def test_a_record_says_the_versions_of_what_an_image_is_for(monkeypatch: pytest.
     assert "python/flask" in image.packages
 
 
-def test_every_base_image_is_recorded_with_what_it_is_for() -> None:
-    assert of_lab.BASE_IMAGES == {"debian:trixie-slim": (), "grafana/k6:2.1.0": ("k6",)}
-
-
 def test_an_empty_factor_has_the_default_only_if_the_variable_says_so() -> None:
     text = "${A:-a} ${B-b} ${C:-c} ${D-d} ${E}"
 

@@ -1,5 +1,6 @@
 """stampede.interruption: nobody is interrupted in the middle of what has to be finished."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from stampede import interruption
 from stampede.cli import reading as reporting
+from stampede.docker.client import HERE
 from stampede.interruption import interrupt, uninterrupted
 from stampede.paths import ROOT
 from tests.synthetic import Request, make_run
@@ -174,3 +176,15 @@ def test_results_are_derived_to_their_end(
         command(run=tmp_path, results=tmp_path)
 
     assert finished == [tmp_path]
+
+
+def test_the_engine_is_asked_outside_of_trials_without_asyncio(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In Python 3.11, asyncio starts a thread for each program. It refuses a second loop in a thread."""
+    (tmp_path / "docker").write_text("#!/bin/sh\ncat; echo $*\n")
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    async def asked() -> str:
+        return HERE.run("version", stdin=b"said ")
+
+    assert asyncio.run(asked()) == "said version"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,17 @@ import pytest
 import yaml
 from inline_snapshot import snapshot
 
-from stampede.errors import LabError, WrongUse
+from stampede.errors import WrongUse
 from stampede.paths import LESSONS
 from stampede.plan import lay_out
 from stampede.plan.timing import expected_s
-from stampede.teach.lesson import notes, page, show
+from stampede.teach.lesson import model, notes, page, show
 from stampede.teach.lesson.model import experiment_with_change, step_experiment
 from stampede.teach.lesson.notes import Attempt, Bar, Verdict
 from stampede.teach.lesson.teaching import Student
 from tests.conftest import Lab
 from tests.lessons import DONE, HEAVY_MIX, Measuring, lesson, measuring, student
-from tests.wrong import listed, refusal
+from tests.wrong import listed, problem_of, refusal
 
 __all__ = ["measuring", "student"]
 LESSON = lesson()
@@ -28,6 +29,37 @@ LONGEST_S = 180
 """The longest that a step may take, by plan."""
 HOW = "threads=… (as an option: --set threads=…)"
 NUMBERS = "Write a number such as 300 or 2.5 (as an option: --predict 300,2.5)."
+
+
+MISTAKES = [
+    ("name: heavy-mix", "name: heavy-mixx"),
+    ("name: heavy-mix", "name: ten-at-once"),
+    ("variant: one-thread, metric", "variant: one-tread, metric"),
+    ("      variant: one-thread\n", "      variant: none\n"),
+    ("settings: [threads]", "settings: [thread]"),
+    ("load: waiting, ", "load: wait, "),
+]  # fmt: skip
+
+
+def test_a_name_in_the_lesson_that_does_not_fit_has_its_message(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text = (LESSONS / "lesson.yaml").read_text()
+    shutil.copytree(LESSONS, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(model, "LESSONS", tmp_path)
+
+    assert {old in text for old, _ in MISTAKES} == {True}
+    changed = [text.replace(old, new, 1) for old, new in MISTAKES]
+    told = listed(refusal(lambda _: model.read_lesson(), tmp_path / "lesson.yaml", one) for one in changed)
+    assert told == snapshot("""\
+…/experiments/heavy-mixx.yaml cannot be read: No such file or directory.
+lesson.yaml:28: steps.1.name: there are two steps ten-at-once
+lesson.yaml:11: steps.0.predict.0.value.variant: there is no variant one-tread; there are one-thread,
+    ten-threads
+lesson.yaml:19: steps.0.exercise.variant: there is no variant none; there are one-thread, ten-threads
+lesson.yaml:20: steps.0.exercise.settings.0: one-thread has no setting thread; it has threads, app, balance, …
+lesson.yaml:91: steps.4.predict.0.value.load: there is no load wait; there are waiting, computing
+""")
 
 
 def test_the_lesson_has_six_steps_in_the_order_in_which_understanding_grows() -> None:
@@ -140,10 +172,9 @@ def test_a_step_goes_from_prediction_to_solution(student: Student, measuring: Me
 
 def test_the_prediction_is_on_the_disk_before_anything_is_measured(student: Student, measuring: Measuring) -> None:
     step = student.step(HEAVY_MIX)
-    with pytest.raises(WrongUse) as early:
-        student.measure(step)
-    assert early.value.message == "Predict first: nothing of heavy-mix is measured before."
-    assert early.value.hint == "stampede lesson 2 --predict …"
+    assert problem_of(student.measure, step) == (
+        "Predict first: nothing of heavy-mix is measured before.\nstampede lesson 2 --predict …"
+    )
     seen: list[Any] = []
     measuring.before = lambda: seen.append(json.loads((student.folder / notes.NOTES).read_text()))
 
@@ -268,11 +299,10 @@ def test_an_invalid_run_does_not_count(student: Student, measuring: Measuring) -
     student.predict(step, [15, 20])
     measuring.invalid = True
 
-    with pytest.raises(LabError) as caught:
-        student.measure(step)
+    problem = problem_of(student.measure, step)
 
-    assert caught.value.message.startswith("The run is invalid, so it does not count: ")
-    assert caught.value.hint == "Measure again: stampede lesson 2"
+    assert problem.startswith("The run is invalid, so it does not count: ")
+    assert problem.endswith("\nMeasure again: stampede lesson 2")
     assert student.notes.step(step).stage == "measure"
     student.predict(step, [200, 1])
 

@@ -53,8 +53,8 @@ def test_titles_and_whole_numbers_follow_from_the_declarations() -> None:
     assert metric_phrase("overhead", "light") == "overhead of light requests"
     assert metric_phrase("overhead", None) == "overhead of all requests"
     assert metric_phrase("avoidable_wait", "light") == "avoidable waits of light requests"
-    assert metric_phrase("rows_written", None) == "rows written"
-    assert [str(whole_number(unit, 3.0)) for unit in ("requests", "rows", "connections", "ms", "share")] == [
+    assert metric_phrase("database_connections", None) == "database connections"
+    assert [str(whole_number(unit, 3.0)) for unit in ("requests", "visits", "connections", "ms", "share")] == [
         "3", "3", "3", "3.0", "3.0",
     ]  # fmt: skip
 

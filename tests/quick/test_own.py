@@ -16,7 +16,6 @@ from importlib.metadata import PackageNotFoundError
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from shutil import rmtree
-from textwrap import fill
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote
@@ -223,20 +222,25 @@ def test_workers_are_replaced_in_every_way_whose_server_counts_requests(service:
     assert not any(way.variant.elastic for way in candidates(found, LAYER, TOLD))
 
 
-def test_init_writes_the_command_which_is_all_that_try_needs(lab: Lab, service: Path, tmp_path: Path) -> None:
+def described(lab: Lab, service: Path, *options: str) -> tuple[str, str]:
+    """Describe the shop, which has a Procfile, as found.yaml; return what is said, and the text of the file."""
     (service.parent / "shop" / "Procfile").write_text("web: gunicorn shop:app\n")
-    done = lab.call("init", str(service.parent / "shop"), "--to", str(tmp_path / "found.yaml"))
-
+    to = service.with_name("found.yaml")
+    done = lab.call("init", str(service.parent / "shop"), "--to", str(to), *options)
     assert done.returncode == 0, done.stderr
+    return done.stderr, to.read_text()
+
+
+def test_init_writes_the_command_which_is_all_that_try_needs(lab: Lab, service: Path, tmp_path: Path) -> None:
+    said, _ = described(lab, service)
+
     assert read_user_service(tmp_path / "found.yaml").application.command == "gunicorn shop:app"
-    assert "Its numbers and routes come with --check: stampede init " in done.stderr
+    assert "Its numbers and routes come with --check: stampede init " in said
 
 
 def test_the_schema_beside_the_file_allows_what_init_writes(lab: Lab, service: Path, tmp_path: Path) -> None:
     """The first line names it, so that editors complete and check keys."""
-    target = tmp_path / "mine.yaml"
-    assert lab.call("init", str(service.parent / "shop"), "--to", str(target)).returncode == 0
-    text = target.read_text()
+    _, text = described(lab, service)
 
     named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", text.partition("\n")[0])
 
@@ -251,19 +255,9 @@ def test_init_takes_the_requests_from_a_log(lab: Lab, service: Path, tmp_path: P
     asked = ["GET /report?token=s3cret", "GET /items/7", "GET /", "GET /", "POST /buy", "GET /report"]
     lines = [f'1.2.3.4 - - {at.format(2 * n)} "{one} HTTP/1.1" 200 5' for n, one in enumerate(asked)]
     (tmp_path / "access.log").write_text("\n".join(lines) + "\n")
-    (service.parent / "shop" / "Procfile").write_text("web: gunicorn shop:app\n")
 
-    done = lab.call(
-        "init",
-        str(service.parent / "shop"),
-        "--log",
-        str(tmp_path / "access.log"),
-        "--to",
-        str(tmp_path / "found.yaml"),
-    )
+    _, text = described(lab, service, "--log", str(tmp_path / "access.log"))
 
-    assert done.returncode == 0, done.stderr
-    text = (tmp_path / "found.yaml").read_text()
     assert '  get: {path: "/", method: GET, per_second: 0.2}  # from the log: 40.0% of the requests\n' in text
     assert '  # get-items-id: {path: "/items/{id}", method: GET, per_second: 0.1}  # from the log: ' in text
     assert "s3cret" not in text
@@ -275,16 +269,12 @@ def test_init_reads_a_log_in_the_format_of_a_configuration(lab: Lab, service: Pa
     """Also without durations, because the load needs only rates."""
     config = "log_format short '$msec $host $request_method $request_uri';"
     (tmp_path / "access.log").write_text("".join(f"1793714{n}00.000 shop GET /\n" for n in (4, 5)))
-    log, to = str(tmp_path / "access.log"), str(tmp_path / "found.yaml")
-    (service.parent / "shop" / "Procfile").write_text("web: gunicorn shop:app\n")
 
-    done = lab.call("init", str(service.parent / "shop"), "--log", log, "--format", config, "--to", to)
+    said, _ = described(lab, service, "--log", str(tmp_path / "access.log"), "--format", config)
 
-    assert done.returncode == 0, done.stderr
-    assert "access.log: nginx's log_format short; durations: none." in done.stderr
-    assert {name: each.path for name, each in read_user_service(tmp_path / "found.yaml").requests.items()} == {
-        "get": "/"
-    }
+    assert "access.log: nginx's log_format short; durations: none." in said
+    found = read_user_service(tmp_path / "found.yaml")
+    assert {name: each.path for name, each in found.requests.items()} == {"get": "/"}
 
 
 def asked(path: Path) -> UserService:
@@ -1060,6 +1050,19 @@ ONE_OF_EIGHT: dict[str, Any] = {
 PAGES = [Request(service_time_ms=10, request_class="page", worker="box:1", sent_s=0.5 + n / 10) for n in range(20)]
 SLOW_PAGE = {"requests": (Request(request_class="page", service_time_ms=50),)}
 EVENT_LOOP = {"threads": None}
+SLOW_LOOP: dict[str, Any] = {"alone_ms": {"page": 2.0}, **SLOW_PAGE, **EVENT_LOOP}
+STACKS = [
+    Stack("loop", "computes", "", "checker.py:31 check_all", "", 6.0),
+    Stack("loop", "waits", "chart", "app.py:14 chart", "time.sleep", 3.0),
+    Stack("loop", "waits", "chart", "app.py:15 chart", "time.sleep", 0.5),
+    Stack("gc", "", "", "app.py:31 close", "gc.collect", 3.0),
+    Stack("gc", "", "", "", "", 1.0),
+    Stack("", "pool", "page", "app/db.py:12 rows", "sqlalchemy.pool.impl.QueuePool.get", 9.2),
+    Stack("", "waits", "page", "app/db.py:14 rows", "time.sleep", 0.8),
+    Stack("", "computes", "page", "app/db.py:16 rows", "", 9.0),
+    Stack("pool thread", "waits", "", "app.py:10 send_mail", "time.sleep", 40.0),
+]
+OF_PAGE = [stack for stack in STACKS if not stack.of]
 POOLS = [FullPool("pool", 40, 10.0, 0.03), FullPool("pool", 40, 2.0, 0.01), FullPool("executor", 6, 0.1)]
 
 
@@ -1141,6 +1144,35 @@ DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "sleeps now and then": ((*WELL_SERVED, *computing(5)), now_and_then("waits", "time.sleep")),
     "streams on a busy machine": (("page overhead p90 4000", "page response_time p50 30", *computing(2)),
                                   {"busy": 0.95, "requests": streams(1, 2)}),
+    "streams that compute on a busy machine": (
+        ("page overhead p90 4000", "page response_time p50 30", "- processor per_request 300",
+         "- throughput per_second 2"), {"busy": 0.95, "requests": streams(1, 2)}),
+    "waits inside on a busy machine": (("page overhead p99 90", "page overhead p50 1", *computing(2)),
+                                       {"busy": 0.95, "alone_ms": {"page": 10.0}, **SLOW_PAGE}),
+    "waits for a busy machine": (("page overhead p99 90", "page overhead p50 30", *computing(2)),
+                                 {"busy": 0.95, "alone_ms": {"page": 10.0}, **SLOW_PAGE}),
+    "a loop that explains little": (WELL_SERVED, {
+        "loops": Loops([Held("held", 9, 3.0, 0.5, 0.001)], 20.0), **SLOW_LOOP}),
+    "a loop on busy processors": ((*WELL_SERVED, *computing(48)), {
+        "loops": Loops([Held("computed", 30, 9.0, 0.3)], 10.0), "server": "uvicorn", **EVENT_LOOP}),
+    "a hub on busy processors": ((*WELL_SERVED, *computing(48)), {
+        "loops": Loops([Held("computed", 30, 9.0, 0.3)], 10.0), "server": "gunicorn-gevent", **EVENT_LOOP}),
+    "a pool on busy processors": ((*WELL_SERVED, *computing(48)), {
+        "loops": Loops([], 10.0, [FullPool("pool", 40, 8.0)]), "server": "uvicorn", **EVENT_LOOP}),
+    "an executor on busy processors": ((*WELL_SERVED, *computing(48)), {
+        "loops": Loops([], 10.0, [FullPool("executor", 6, 8.0)]), "server": "uvicorn", **EVENT_LOOP}),
+    "lines that hold a loop": (WELL_SERVED, {
+        "loops": Loops([Held("held", 9, 5.0, 0.5, 0.04)], 20.0, (), STACKS), **SLOW_LOOP}),
+    "lines that keep the lock": (WELL_SERVED, {
+        "loops": Loops([Held("collected", 9, 4.0, 0.5, 0.04)], 20.0, (), STACKS), **SLOW_LOOP}),
+    "a line that calls the collector": (WELL_SERVED, {"loops": Loops([], 20.0, (), STACKS), **EVENT_LOOP}),
+    "a line of a pool": (WELL_SERVED, {
+        "loops": Loops([], 20.0, [FullPool("pool", 40, 9.0, 0.04)], STACKS[-1:]), **SLOW_LOOP}),
+    "a line of a pool of connections": ((*WELL_SERVED, *computing(1)), {
+        "loops": Loops([], 20.0, (), OF_PAGE), **SLOW_LOOP}),
+    "a line beside too few threads": (
+        ("page overhead p99 400", "page overhead p50 100", "page response_time p50 130"),
+        {"loops": Loops([], 20.0, (), OF_PAGE), **SLOW_LOOP, "threads": 1}),
 }  # fmt: skip
 
 
@@ -1284,6 +1316,69 @@ a database now and then: inside ['page']: Under this load, one in ten of the pag
     are in db.execute (app.py:13 top).
 sleeps now and then: : …
 streams on a busy machine: threads ['page']: … …
+streams that compute on a busy machine: : In doubt: the machine was 95% busy during the load, but the workers
+    used only 0.60 of its 2 processors. The other 1.3 went to the load generator, the engine or other
+    programs, so this run cannot tell whether requests wait inside the application. One in ten of the page
+    requests loses 4.0 s or more before its work begins, perhaps because the machine was busy. Measure again
+    on a machine that is not busy.
+waits inside on a busy machine: inside ['page']: Under this load, the page requests are at work for 51.2 ms
+    (alone: 10.0 ms). They lack a processor for far less than this, so these requests wait inside the
+    application: for a pool of connections or threads, a database, a lock or another service. In doubt: the
+    machine was 95% busy during the load, but the workers used only 0.08 of its 2 processors. The other 1.8
+    went to the load generator, the engine or other programs. One in a hundred of the page requests loses 90.0
+    ms or more before its work begins, perhaps because the machine was busy. Measure again on a machine that
+    is not busy.
+waits for a busy machine: : In doubt: the machine was 95% busy during the load, but the workers used only 0.08
+    of its 2 processors. The other 1.8 went to the load generator, the engine or other programs, so this run
+    cannot tell whether requests wait inside the application. One in a hundred of the page requests loses 90.0
+    ms or more before its work begins, perhaps because the machine was busy. Measure again on a machine that
+    is not busy.
+a loop that explains little: event-loop []: The event loops of the workers were held up for 7.5% of the time,
+    for up to 0.50 s at once. Meanwhile, no other request of the worker went on. Calls that block belong into
+    threads (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into
+    other processes. This explains 2.0% of the time that requests lose; the rest is not explained.
+a loop on busy processors: processors [], event-loop []: The workers kept this machine's 2 processors busy for
+    96.0% of the time. More threads or processes do not help; more processors do, and requests that compute
+    less. The event loops of the workers were held up for 45.0% of the time, for up to 0.30 s at once.
+    Meanwhile, no other request of the worker went on. In other processes, such as those of a
+    ProcessPoolExecutor, functions that compute would not hold up the other requests, but the processors would
+    be as busy.
+a hub on busy processors: processors [], event-loop []: … The hubs of the workers were held up for 45.0% of
+    the time, for up to 0.30 s at once. Meanwhile, no other request of the worker went on. A function that
+    computes holds up all greenlets of its worker. In other processes, or in the threads of worker_class
+    gthread, it would let the other requests go on, but the processors would be as busy.
+a pool on busy processors: processors [], thread-pool []: … …
+an executor on busy processors: processors [], thread-pool []: … For 40.0% of the time, all 6 threads of
+    asyncio's default executor in a worker were busy, and calls of asyncio.to_thread or run_in_executor waited
+    for a thread. While threads compute, a larger pool does not help. What only waits needs no thread.
+lines that hold a loop: event-loop [], interpreter-lock []: The event loops of the workers were held up for
+    12.5% of the time, for up to 0.50 s at once. Meanwhile, no other request of the worker went on. 63% of
+    this time is spent in checker.py:31 check_all, called by no request. 32% of this time is spent in
+    time.sleep (app.py:14 chart), called by requests of chart. Calls that block belong into threads
+    (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into other
+    processes. The garbage collector held all threads for 10.0% of the time, called in app.py:31 close. After
+    gc.freeze() at the end of the start, it looks at new objects only. Functions that compute, C code, and a
+    garbage collector with many objects hold the lock in any thread; they belong into other processes, or more
+    workers share the lock among fewer requests.
+lines that keep the lock: interpreter-lock []: For 10.0% of the time, and for up to 0.50 s at once, the event
+    loops of the workers did not go on because other threads of the process kept Python's interpreter lock.
+    The garbage collector held all threads for 10.0% of the time, called in app.py:31 close. After gc.freeze()
+    at the end of the start, it looks at new objects only. Functions that compute, C code, and a garbage
+    collector with many objects hold the lock in any thread; they belong into other processes, or more workers
+    share the lock among fewer requests.
+a line that calls the collector: interpreter-lock []: …
+a line of a pool: thread-pool []: For 22.5% of the time, all 40 threads of AnyIO's pool in a worker were busy,
+    and requests waited for a thread of the pool. FastAPI and Starlette run def end points there. 100% of the
+    time of its threads is spent in time.sleep (app.py:10 send_mail). Make quick end points async def, raise
+    total_tokens of anyio.to_thread.current_default_thread_limiter(), or start more workers.
+a line of a pool of connections: inside ['page']: Under this load, the page requests are at work for 51.2 ms
+    (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: for a pool of
+    connections, which is smaller than the requests at work need. 92% of the waits inside page are in
+    QueuePool.get (app/db.py:12 rows).
+a line beside too few threads: threads ['page']: One in a hundred of the page requests loses 400 ms or more
+    before its work begins: no worker had a free thread meanwhile, so 2 requests at a time are too few for
+    this load. 92% of the waits inside page are in QueuePool.get (app/db.py:12 rows). This explains 0.0% of
+    the time that requests lose; the rest is not explained.
 """)
 
 
@@ -1371,49 +1466,6 @@ def test_the_cause_that_explains_most_comes_first_and_a_small_one_is_not_on_the_
         assert minor in [*section.answers, *section.minor]
 
 
-def test_what_is_not_explained_is_said(diagnosed: Diagnose) -> None:
-    """The only request loses 48 ms, and its loop was held up for 1 ms of them."""
-    loops = Loops([Held("held", 9, 3.0, 0.5, 0.001)], 20.0)
-
-    found = diagnosed(*WELL_SERVED, loops=loops, alone_ms={"page": 2.0}, **SLOW_PAGE, **EVENT_LOOP)
-
-    assert [said for said in found.sentences if "of the time that requests lose; the rest is not" in said]
-
-
-@pytest.mark.parametrize(("waits_ms", "limits"), [(1, ["inside"]), (30, [])])
-def test_waits_inside_the_application_are_told_from_those_for_a_busy_machine(
-    diagnosed: Diagnose, waits_ms: int, limits: list[str]
-) -> None:
-    """A page is at work for 50 ms, alone for 10 ms, and computes for 2 ms. What waits little gets a processor."""
-    found = diagnosed(
-        "page overhead p99 90", f"page overhead p50 {waits_ms}", *computing(2),
-        busy=0.95, alone_ms={"page": 10.0}, **SLOW_PAGE,
-    )  # fmt: skip
-
-    assert [each.limit for each in found.bottlenecks] == limits
-    assert ["this run cannot tell" in said for said in found.sentences][-1] == (not limits)
-
-
-def test_requests_that_compute_on_a_busy_machine_do_not_have_too_few_threads(diagnosed: Diagnose) -> None:
-    """They have their threads for so long because the machine is busy. More threads would not help."""
-    rows, of = DIAGNOSES["streams on a busy machine"]
-
-    sleeps = diagnosed(*rows, **of)
-    computes = diagnosed(*rows[:2], "- processor per_request 300", "- throughput per_second 2", **of)
-
-    assert [each.limit for each in sleeps.bottlenecks] == ["threads"]
-    assert [each.limit for each in computes.bottlenecks] == []
-    assert "In doubt" in computes.sentences[0]
-
-
-def test_the_longest_avoidable_wait_is_said_only_if_it_is_known(diagnosed: Diagnose) -> None:
-    [known] = diagnosed(*BLOCKED, requests=CROWDED).sentences
-    [unknown] = diagnosed(*BLOCKED[:-1], requests=CROWDED).sentences
-
-    assert "for up to 0.89 s" in known
-    assert "for up to" not in unknown
-
-
 def test_a_hold_explains_what_requests_lost_meanwhile(tmp_path: Path) -> None:
     """Of two requests of 10 ms, one waits 890 ms, 500 ms of them in a hold. Alone, one takes 4 ms."""
     late = Request(service_time_ms=10, overhead_ms=890, waits_ms=890, worker="box:1", sent_s=1)
@@ -1452,83 +1504,6 @@ def test_lines_of_code_are_read_from_the_stacks_of_the_load(tmp_path: Path) -> N
         Stack("loop", "computes", "", "checker.py:31 check_all", "", 1.0),
         Stack("pool thread", "lock", "", "", "with lock", 1.0),
     ]
-
-
-STACKS = [
-    Stack("loop", "computes", "", "checker.py:31 check_all", "", 6.0),
-    Stack("loop", "waits", "chart", "app.py:14 chart", "time.sleep", 3.0),
-    Stack("loop", "waits", "chart", "app.py:15 chart", "time.sleep", 0.5),
-    Stack("gc", "", "", "app.py:31 close", "gc.collect", 3.0),
-    Stack("gc", "", "", "", "", 1.0),
-    Stack("", "pool", "page", "app/db.py:12 rows", "sqlalchemy.pool.impl.QueuePool.get", 9.2),
-    Stack("", "waits", "page", "app/db.py:14 rows", "time.sleep", 0.8),
-    Stack("", "computes", "page", "app/db.py:16 rows", "", 9.0),
-    Stack("pool thread", "waits", "", "app.py:10 send_mail", "time.sleep", 40.0),
-]
-
-
-def test_the_diagnosis_names_the_line_of_code(diagnosed: Diagnose) -> None:
-    of: dict[str, Any] = {"alone_ms": {"page": 2.0}, **SLOW_PAGE, **EVENT_LOOP}
-
-    def said(
-        *held: Held, pools: Sequence[FullPool] = (), rows: Sequence[str] = WELL_SERVED,
-        stacks: Sequence[Stack] = STACKS, **other: Any,
-    ) -> str:  # fmt: skip
-        loops = Loops(held, 20.0, pools, stacks)
-        return fill(" ".join(diagnosed(*rows, loops=loops, **{**of, **other}).sentences), 100)
-
-    loop = said(Held("held", 9, 5.0, 0.5, 0.04))
-    lock = said(Held("collected", 9, 4.0, 0.5, 0.04))
-    collector = said(rows=WELL_SERVED, alone_ms={}, requests=(Request(),))
-    pool = said(pools=[FullPool("pool", 40, 9.0, 0.04)], stacks=STACKS[-1:])
-    quiet = [stack for stack in STACKS if stack.of == ""]
-    inside = said(rows=(*WELL_SERVED, *computing(1)), stacks=quiet)
-    late = ("page overhead p99 400", "page overhead p50 100", "page response_time p50 130")
-    threads = said(rows=late, threads=1, stacks=quiet)
-
-    assert loop == snapshot("""\
-The event loops of the workers were held up for 12.5% of the time, for up to 0.50 s at once.
-Meanwhile, no other request of the worker went on. 63% of this time is spent in checker.py:31
-check_all, called by no request. 32% of this time is spent in time.sleep (app.py:14 chart), called
-by requests of chart. Calls that block belong into threads (asyncio.to_thread; in FastAPI, def
-instead of async def), and functions that compute belong into other processes. The garbage collector
-held all threads for 10.0% of the time, called in app.py:31 close. After gc.freeze() at the end of
-the start, it looks at new objects only. Functions that compute, C code, and a garbage collector
-with many objects hold the lock in any thread; they belong into other processes, or more workers
-share the lock among fewer requests.\
-""")
-    assert lock == snapshot("""\
-For 10.0% of the time, and for up to 0.50 s at once, the event loops of the workers did not go on
-because other threads of the process kept Python's interpreter lock. The garbage collector held all
-threads for 10.0% of the time, called in app.py:31 close. After gc.freeze() at the end of the start,
-it looks at new objects only. Functions that compute, C code, and a garbage collector with many
-objects hold the lock in any thread; they belong into other processes, or more workers share the
-lock among fewer requests.\
-""")
-    assert collector == snapshot("""\
-The garbage collector held all threads for 10.0% of the time, called in app.py:31 close. After
-gc.freeze() at the end of the start, it looks at new objects only. Functions that compute, C code,
-and a garbage collector with many objects hold the lock in any thread; they belong into other
-processes, or more workers share the lock among fewer requests.\
-""")
-    assert pool == snapshot("""\
-For 22.5% of the time, all 40 threads of AnyIO's pool in a worker were busy, and requests waited for
-a thread of the pool. FastAPI and Starlette run def end points there. 100% of the time of its
-threads is spent in time.sleep (app.py:10 send_mail). Make quick end points async def, raise
-total_tokens of anyio.to_thread.current_default_thread_limiter(), or start more workers.\
-""")
-    assert inside == snapshot("""\
-Under this load, the page requests are at work for 51.2 ms (alone: 2.0 ms). The processors are not
-busy, so these requests wait inside the application: for a pool of connections, which is smaller
-than the requests at work need. 92% of the waits inside page are in QueuePool.get (app/db.py:12
-rows).\
-""")
-    assert threads == snapshot("""\
-One in a hundred of the page requests loses 400 ms or more before its work begins: no worker had a
-free thread meanwhile, so 2 requests at a time are too few for this load. 92% of the waits inside
-page are in QueuePool.get (app/db.py:12 rows). This explains 0.0% of the time that requests lose;
-the rest is not explained.\
-""")
 
 
 def test_the_line_that_keeps_the_processors_busy_is_named_with_one_thread_for_each_worker_too(
@@ -1579,27 +1554,6 @@ def test_full_pools_are_read_from_the_notes_of_the_load(tmp_path: Path) -> None:
     assert [(pool.what, pool.threads) for pool in found.pools] == [("executor", 6), ("pool", 40)]
     assert [pool.total_s for pool in found.pools] == pytest.approx([1.0, 1.5])
     assert [pool.at_work for pool in found.pools] == pytest.approx([0.75, 0.5], abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("server", "loops", "says"),
-    [
-        ("uvicorn", Loops([Held("computed", 30, 9.0, 0.3)], 10.0), "would not hold up the other requests, but"),
-        ("uvicorn", Loops([], 10.0, [FullPool("pool", 40, 8.0)]), "a larger pool does not help. Make quick end points"),
-        ("uvicorn", Loops([], 10.0, [FullPool("executor", 6, 8.0)]), "a larger pool does not help. What only waits"),
-        ("gunicorn-gevent", Loops([Held("computed", 30, 9.0, 0.3)], 10.0), "the processors would be as busy"),
-    ],
-)  # fmt: skip
-def test_no_cure_contradicts_that_all_processors_are_busy(
-    diagnosed: Diagnose, server: str, loops: Loops, says: str
-) -> None:
-    """Two workers keep two processors busy, so neither threads nor processes help."""
-    found = diagnosed(*WELL_SERVED, *computing(48), loops=loops, server=server, threads=None)
-
-    of_processors, further = found.sentences
-    assert "More threads or processes do not help" in of_processors
-    assert says in further
-    assert [word for word in ("more workers", "belong into", "total_tokens", "with threads") if word in further] == []
 
 
 def error(status: int) -> ErrorRow:
@@ -2020,6 +1974,7 @@ def test_variables_may_contain_those_of_the_env_file(service: Path) -> None:
 
 ASGI_APPLICATION = """\
 import asyncio
+import time
 
 after = []
 
@@ -2035,7 +1990,7 @@ async def app(scope, receive, send):
     await send({"type": "http.response.body", "body": b"ab", "more_body": True})
     await send({"type": "http.response.body", "body": b"cd"})
     await asyncio.sleep(0.05)
-    after.append(scope["path"])
+    after.append(time.time())
 """
 
 
@@ -2061,7 +2016,7 @@ def test_the_wrapper_leaves_an_asgi_application_as_it_is(wrapped: Any, tmp_path:
     assert ask_asgi(own.asgi, "/", "3-14") == ask_asgi(own.application, "/")
     began, ended = notes(tmp_path)
     assert (began[0], began[1], ended[0], ended[1]) == ("began", "3-14", "ended", "3-14")
-    assert float(ended[5]) - float(began[5]) < 0.04  # work goes on in the background
+    assert float(began[5]) <= float(ended[5]) < import_module("wrapped_shop").after[0]  # work goes on meanwhile
     with pytest.raises(RuntimeError, match="crashed"):
         ask_asgi(own.asgi, "/crash", "1-1")
     assert [line[:2] for line in notes(tmp_path)][2:] == [["began", "1-1"], ["ended", "1-1"]]

@@ -181,9 +181,6 @@ def test_work_that_only_a_newer_version_knows_is_not_predicted() -> None:
         system_of(variant(), load("dreams.js", traffic=traffic))
 
 
-BURNING = load("rounds.js", settings={"USERS": "4", "ROUNDS": "1", "WAIT_MS": "0", "CPU_MS": "9", "CPU": "burn"})
-
-
 @pytest.mark.parametrize(
     ("of", "under", "missing"),
     [

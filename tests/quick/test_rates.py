@@ -15,7 +15,7 @@ from stampede.predict.system import system_of
 from stampede.records.claims import Claim, Quantity
 from stampede.records.queueing import Queueing
 from stampede.records.run import LoadRecord, Seconds, VariantRecord
-from stampede.records.summary import RateStepRow, Summary
+from stampede.records.summary import Summary
 from stampede.records.traffic import TRAFFIC, climbing_rates_rps
 from stampede.report.wording import claim_subject, metric_phrase
 from stampede.theory.model import Recorded
@@ -79,13 +79,6 @@ def test_the_rate_is_named_as_people_name_it() -> None:
 
 def test_a_request_that_failed_is_late(tmp_path: Path) -> None:
     assert rate_within(summary(tmp_path, climbing(0, 2, 4, error="status 502"))) == 10
-
-
-def test_the_steps_are_told_with_how_many_requests_were_late(tmp_path: Path) -> None:
-    assert summary(tmp_path, climbing(0, 1, 4)).rate_steps == [
-        RateStepRow(variant="one", load="mix", trial=1, per_s=per_s, visits=per_s, failed=late)
-        for per_s, late in ((10, 0), (20, 1), (40, 4))
-    ]
 
 
 def test_a_load_without_a_bound_of_lateness_has_no_rate(tmp_path: Path) -> None:

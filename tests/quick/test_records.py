@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stampede.pipeline import derive_summary
-from stampede.records.checksums import MANIFEST, seal
+from stampede.records.checksums import MANIFEST
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.duration import in_seconds
 from stampede.records.folder import BadRun, read_run, read_summary
@@ -40,15 +40,6 @@ def today(folder: Path) -> Path:
         published=[Published(variant="one", load="mix", request_class="light", metric="overhead", stats={"p50": 50})],
         times=2,
     )
-
-
-def of_another_schema(folder: Path, schema: int) -> Path:
-    """Write a run whose records say that they are of another schema, and return its folder."""
-    run = today(folder)
-    for record in ("run.json", "one/mix/1/trial.json"):
-        changed(run / record, lambda values: values.update({"schema": schema}))
-    seal(run)
-    return run
 
 
 @pytest.mark.parametrize(

@@ -187,18 +187,17 @@ def test_what_servers_tell_of_themselves_is_of_all_requests() -> None:
     seen: dict[str, Any] = {
         "before": {
             "server-1": observation(served={7: 0, 99: 0}, counts=none, processor_s=1),
-            "nginx-1": observation("proxy", balanced=1, queued=1),
+            "nginx-1": observation("proxy", balanced=1),
         },
         "after": {
             "server-1": observation(served={7: 10, 99: 0}, counts=raced, processor_s=1.05, memory_mib=36),
-            "nginx-1": observation("proxy", balanced=11, queued=4),
+            "nginx-1": observation("proxy", balanced=11),
         },
     }
 
     assert measure(ten, servers.FAMILY, **seen) == {
         (None, "accept_attempts", "per_connection"): 4, (None, "accept_failures", "per_connection"): 3,
         (None, "processor", "per_request"): pytest.approx(5), (None, "memory", "total"): 36,
-        (None, "queued", "count"): 3,
     }  # fmt: skip
     told = [
         (one.worker, one.counts["accept_attempts"]) for one in servers.counter_rows([changed(trial_of(ten), **seen)])

@@ -25,6 +25,7 @@ from stampede.paths import ROOT
 from stampede.plan import Plan, PlannedTrial, timing
 from stampede.records.run import TrialRecord
 from stampede.run.trial import batch, replacing
+from stampede.run.trial import trial as trial_module
 from stampede.run.trial.batch import Batch
 from stampede.run.trial.reasons import TrialFailed
 from stampede.run.trial.replacing import replace_workers, restart_replicas
@@ -314,7 +315,8 @@ def sent(trial: Trial, at: float = 0.0, within_s: float = PATIENCE_S, *meanwhile
     async def load() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(trial.attempt(lambda of: of.send_load(at, within_s, None)))  # type: ignore[arg-type]
-            await asyncio.sleep(0.05)
+            while meanwhile and not trial.loading:
+                await asyncio.sleep(0.001)
             for each in meanwhile:
                 found = each()
                 if isinstance(found, Awaitable):
@@ -397,9 +399,11 @@ def test_a_lost_engine_is_not_asked_to_stop_anything(tmp_path: Path) -> None:
     assert [words for words in machine.calls if "stop" in words] == []
 
 
-async def for_a_moment(work: Awaitable[None]) -> None:
-    """Do work, and cancel it after a moment, as the end of a load does."""
+async def for_a_moment(work: Awaitable[None], machine: Told, calls: int) -> None:
+    """Do work, and cancel it a moment after it has made so many calls, as the end of a load does."""
     task = asyncio.ensure_future(work)
+    while not task.done() and len(machine.calls) < calls:
+        await asyncio.sleep(0.001)
     await asyncio.wait([task], timeout=0.3)
     task.cancel()
     await asyncio.wait([task])
@@ -413,7 +417,7 @@ def test_only_the_servers_get_hup_and_only_while_requests_come(tmp_path: Path, a
     services = {"one": "gunicorn", "two": "gunicorn", "balancer": "nginx", "load": "k6"}
     trial = trial_with(tmp_path, services, machine, hup_after_s=after_s)
 
-    asyncio.run(for_a_moment(replace_workers(trial, time.time())))
+    asyncio.run(for_a_moment(replace_workers(trial, time.time()), machine, len(got)))
 
     assert machine.calls == [("container", "kill", "--signal", "HUP", name) for name in got]
 
@@ -456,7 +460,7 @@ def test_a_restart_that_pauses_ends_with_the_load(tmp_path: Path) -> None:
     machine = Told(answers=lambda words: b"address" if "hostname" in words else None)
     trial = trial_with(tmp_path, {"one": "gunicorn", "balancer": "nginx"}, machine, term_after_s=1, pre_stop_s=5)
 
-    asyncio.run(for_a_moment(restart_replicas(trial)))
+    asyncio.run(for_a_moment(restart_replicas(trial), machine, 1))
 
     assert [words[2:] for words in machine.calls] == [("hostname", "-i")]
 
@@ -475,3 +479,25 @@ def test_what_tests_spoil_in_a_copy_of_the_lab_is_there() -> None:
 
     assert found > 20
     assert missing == []
+
+
+def test_machines_whose_images_came_to_differ_end_a_trial(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Somebody may build an image again on one of the machines while the run goes on."""
+    machines = tuple(Told(name, shares_files=False, answers=lambda words: words[-1].encode()) for name in ("a", "b"))
+    there = [ContainerInfo("", "gunicorn", "", each, image=f"sha256:{each.name}") for each in machines]
+
+    async def nothing(*_: object, **__: object) -> None:
+        pass
+
+    async def containers(*_: object) -> list[ContainerInfo]:
+        return there
+
+    monkeypatch.setattr(trial_module, "compose", lambda *_: [])
+    monkeypatch.setattr(trial_module, "create_network", nothing)
+    monkeypatch.setattr(trial_module, "containers_of", containers)
+    monkeypatch.setattr(trial_module, "bring_scripts", nothing)
+    trial = Trial(planned(), tmp_path, 1, Engines(machines, overlay=True))
+
+    asyncio.run(trial.attempt(Trial.start))
+
+    assert (trial.outcome, trial.reason) == ("failed", "gunicorn has another image on a than on b")

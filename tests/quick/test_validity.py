@@ -649,7 +649,10 @@ def test_a_planned_trial_that_left_nothing_is_invalid() -> None:
         ("\ud800", "{folder}/run.json cannot be read: it is not UTF-8"),
         pytest.param('{"a":' * 10**5, "{folder}/run.json cannot be read: it is nested too deeply", id="nested"),
         ("[]", "{folder}/run.json has schema None; this version reads schema 2"),
-        ('{"schema": 0}', "{folder}/run.json has schema 0; this version reads schema 2"),
+        *(
+            (f'{{"schema": {schema}}}', f"{{folder}}/run.json has schema {schema}; this version reads schema 2")
+            for schema in (0, 1, 3)
+        ),
         ('{"schema": 2}', "{folder}/run.json: experiment: missing key; it must be text"),
     ],
 )

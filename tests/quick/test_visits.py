@@ -10,14 +10,14 @@ from inline_snapshot import snapshot
 
 from stampede.evaluate.metrics import MetricName, Statistic, times, visits
 from stampede.evaluate.metrics.rates import highest_rate
-from stampede.evaluate.metrics.visits import Visit, Written, compare_rows, measured_capacity_per_s
+from stampede.evaluate.metrics.visits import Visit, measured_capacity_per_s
 from stampede.evaluate.read.rows import UnreadablePoints
 from stampede.evaluate.read.trial_data import Posts
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import read_run
 from stampede.records.run import LoadRecord, Run, VariantRecord
-from stampede.records.summary import RateStepRow, Summary
+from stampede.records.summary import Summary
 from stampede.records.traffic import rates_per_s
 from stampede.report.markdown import markdown
 from tests.in_memory import conclude, judged, measure, measured_cells, opened_trial, page_of, printed, trial_of
@@ -106,8 +106,6 @@ def test_times_are_of_visits_that_succeeded_and_failures_are_counted_beside_them
 @pytest.mark.parametrize("load", [WITHOUT, OVERLOAD.model_copy(update={"database": None})], ids=["steady", "climb"])
 def test_a_load_without_visits_has_none(load: LoadRecord) -> None:
     """It needs no database either."""
-    with opened_trial([Request()], load=load) as (rows, trial):
-        assert list(visits.rate_step_rows(rows, [trial])) == []
     assert measure([Request()], visits.FAMILY, load=load) == {}
     assert judged(trial_of([Request()]), load=load) == ("valid", [])
 
@@ -192,7 +190,7 @@ def test_a_climb_of_which_visits_were_dropped_shows_no_capacity(tmp_path: Path) 
         measured_capacity_per_s(tmp_path, KEY, CLIMB, "6s")
 
 
-def test_the_steps_and_errors_of_every_trial_that_can_be_trusted_are_told(tmp_path: Path) -> None:
+def test_the_errors_of_every_trial_that_can_be_trusted_are_told(tmp_path: Path) -> None:
     """Of why requests failed, the most frequent reason comes first."""
     timed_out = visit("late", 5, took_ms=(20, 30, 900), error="request timeout")
     make_run(tmp_path, {"one": climbing(0, 2, 4, of=4) + timed_out}, loads=[OVERLOAD], trials=2)
@@ -200,21 +198,9 @@ def test_the_steps_and_errors_of_every_trial_that_can_be_trusted_are_told(tmp_pa
 
     found = derive_summary(tmp_path)
 
-    assert found.rate_steps == [
-        RateStepRow(variant="one", load="mix", trial=1, per_s=per_s, visits=4, failed=failed)
-        for per_s, failed in ((100, 0), (200, 2), (400, 4))
-    ]
     assert [(one.variant, one.trial, one.request_class, one.error, one.requests) for one in found.errors] == [
         ("one", 1, "post", FULL, 6), ("one", 1, "newest", "request timeout", 1),
     ]  # fmt: skip
-
-
-def test_rows_are_compared_with_the_visits_that_should_have_written_them() -> None:
-    posts = Posts(sent=frozenset({"1", "2", "3", "10", "9"}), succeeded=frozenset({"1", "2", "10", "9"}))
-
-    assert compare_rows(["1", "1", "3", "7", ""], posts) == Written(
-        rows=5, lost=["2", "9", "10"], doubled=["1"], foreign=2, unreported=1
-    )
 
 
 TEN = [one for n in range(1, 11) for one in visit(f"{n}", n)]
@@ -229,6 +215,8 @@ TOLD = [f"{n}" for n in range(1, 11)]
         (TOLD[1:], "invalid", ["1 row is lost: visit 1"]),
         (TOLD[4:], "invalid", ["4 rows are lost: visits 1, 2, 3, …"]),
         (TOLD[3:], "invalid", ["3 rows are lost: visits 1, 2, 3"]),
+        (TOLD[2:8], "invalid", ["4 rows are lost: visits 1, 2, 9, …"]),
+        ([*TOLD[:1], *TOLD[2:8]], "invalid", ["3 rows are lost: visits 2, 9, 10"]),
         ([*TOLD, "7"], "invalid", ["1 row is doubled: visit 7"]),
         ([*TOLD, "7", "8", "8"], "invalid", ["2 rows are doubled: visits 7, 8"]),
         ([*TOLD, "x"], "invalid", ["1 row belongs to no visit"]),
@@ -248,7 +236,6 @@ def test_a_row_that_is_lost_or_too_many_makes_a_trial_invalid(
 def test_what_a_database_tells_is_measured() -> None:
     found = measure(TEN + LATE, visits.FAMILY, load=OVERLOAD, **database_seen([*TOLD, "late"]))
 
-    assert [found[None, *key] for key in (("rows_written", "count"), ("rows_unreported", "count"))] == [11, 1]
     assert found[None, "database_connections", "max"] == 5
 
 
@@ -349,17 +336,6 @@ def test_what_was_published_of_visits_stands_above_what_was_measured() -> None:
     )
 
 
-def test_a_rate_that_followed_from_a_capacity_is_in_the_result(tmp_path: Path) -> None:
-    make_run(tmp_path, {"one": TEN}, loads=[STEADY], trials=2)
-    make_trial(tmp_path, "one", 1, TEN, visits_per_s=190.0)
-    make_trial(tmp_path, "one", 2, TEN, visits_per_s=210.4)
-
-    assert derive_summary(tmp_path).rate_steps == [
-        RateStepRow(variant="one", load="mix", trial=trial, per_s=per_s, visits=10, failed=0)
-        for trial, per_s in ((1, 190), (2, 210))
-    ]
-
-
 def test_why_requests_failed_has_a_table(two: tuple[Run, Summary]) -> None:
     """Four, and none in the second trial, are two; one, and none in the first, is half a request."""
     assert shown(*two, "Why requests failed") == [
@@ -417,7 +393,13 @@ def claimed(metric: MetricName, stat: Statistic) -> Claim:
         (LATE, OVERLOAD, "visit", "max", "100.0% of the visits failed, too many to leave out of max"),
         (TEN, STEADY, "capacity", "per_second", "nothing was seen that capacity could be computed from"),
         ([Request()], STEADY, "visit", "p50", "nothing was seen that visit could be computed from"),
-        ([Request()], STEADY, "rows_written", "count", "nothing was seen that rows_written could be computed from"),
+        (
+            [Request()],
+            STEADY,
+            "database_connections",
+            "max",
+            "nothing was seen that database_connections could be computed from",
+        ),
     ],
 )
 def test_a_claim_that_the_visits_do_not_carry_says_why(
@@ -430,10 +412,10 @@ def test_a_claim_that_the_visits_do_not_carry_says_why(
     assert (claim.verdict, claim.measured, claim.reason) == ("undecided", None, reason)
 
 
-def test_a_claim_about_rows_is_told_in_rows() -> None:
-    run = run_record(["one"], loads=[STEADY], claims=[claimed("rows_written", "count")])
-    found = conclude(run, measured_cells(TEN, times.FAMILY, visits.FAMILY, load=STEADY))
+def test_a_claim_about_connections_is_told_in_connections() -> None:
+    run = run_record(["one"], loads=[STEADY], claims=[claimed("database_connections", "max")])
+    found = conclude(run, measured_cells(TEN, times.FAMILY, visits.FAMILY, load=STEADY, **database_seen(TOLD)))
 
-    assert (found.claims[0].verdict, found.claims[0].unit, found.claims[0].measured) == ("undecided", "rows", 10)
-    assert "10 rows" in markdown(run, found)
-    assert shown(run, found, "Rows written")[0] == "Rows written"
+    assert (found.claims[0].verdict, found.claims[0].unit, found.claims[0].measured) == ("undecided", "connections", 5)
+    assert "5 connections" in markdown(run, found)
+    assert shown(run, found, "Database connections")[0] == "Database connections"

@@ -103,13 +103,6 @@ def test_waits_of_up_to_50_ms_do_not_count() -> None:
     assert waiting.wait_statistics(noticed.beside_s)["count"] == 3
 
 
-def test_a_worker_is_blocked_while_it_is_busy_and_another_worker_is_not() -> None:
-    """Worker 0 is busy from 0 to 5, worker 1 from 2 to 3, and both from 2 to 3."""
-    found = avoidable_waits(answered((0, 0, 0, 5), (1, 2, 2, 3)), 2, 1)
-
-    assert [one.tolist() for one in found.blocked] == [[[0, 2], [3, 5]], []]
-
-
 def test_nothing_is_said_of_no_request() -> None:
     assert waiting.wait_statistics(np.empty(0)) == {}
 

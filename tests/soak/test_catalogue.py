@@ -9,9 +9,8 @@ import yaml
 from stampede.experiment.file import load_experiment, names
 from stampede.records.folder import trial_folder
 from stampede.reproduce.reproduction import REFERENCE, read_reproduction
-from stampede.run.trial.calibration import ALONE
 from tests.conftest import Lab, lab_objects
-from tests.measuring import Result, completion_times, measure, only_load, shorter
+from tests.measuring import Result, measure, only_load
 
 SLEEPING = ("gil-sharing", "pid-skew")
 """Experiments that could be measured side by side as short forms: nothing of them computes, with CPU=hold."""
@@ -101,28 +100,6 @@ def test_thundering_herd_counts_every_attempt(copied_lab: Lab) -> None:
         assert [(accepted,)] == result.requests(name, "one-at-a-time", "SELECT count(*) FROM requests")
 
 
-def test_gunicorn_releases_are_served_by_the_releases_they_name(copied_lab: Lab) -> None:
-    copied_lab.edit("experiments/gunicorn-releases.yaml", "takes_s: 10", "takes_s: 3")
-    releases = {
-        "shared-socket-23": "23.0.0",  # its limit may stop a worker for ever, see connection-deadlock
-        "connection-limit-24": "24.1.1",
-        "connection-limit-25": "25.3.0",
-        "connection-limit-26": "26.2.0",
-        "connection-limit-27": "27.0.1",
-    }
-    result = measure(copied_lab, "gunicorn-releases", ",".join(releases), "6s")
-
-    for name, release in releases.items():
-        served = "SELECT DISTINCT server FROM requests WHERE server IS NOT NULL"
-        assert result.requests(name, "heavy-mix", served) == [(f"gunicorn/{release}",)]
-        settings = trial_folder(result.folder, name, "heavy-mix", 1) / "gunicorn-1.before.txt"
-        assert ('"worker_connections": "2"' in settings.read_text()) == name.startswith("connection-limit")
-    run = json.loads((result.folder / "run.json").read_text())
-    versions = {one["packages"].get("python/gunicorn") for one in run["images"]} - {None}
-    assert versions == set(releases.values())
-    assert "What changes with release" in result.report
-
-
 def test_accept_models_stand_side_by_side(copied_lab: Lab) -> None:
     """HAProxy balances as it is told to, and what it counts agrees with k6 and the workers."""
     copied_lab.edit("experiments/accept-models.yaml", "takes_s: 10", "takes_s: 3")
@@ -138,32 +115,6 @@ def test_accept_models_stand_side_by_side(copied_lab: Lab) -> None:
     assert result.requests("sync", "heavy-mix", threads) == [(True,)]
 
 
-def test_gil_sharing_needs_a_process_for_each_request_that_computes(copied_lab: Lab) -> None:
-    """Ratios of throughput at four connections; every socket and process is what the variant says."""
-    lab = only_load(copied_lab, "gil-sharing", "four-connections")
-    lab.edit("experiments/gil-sharing.yaml", "question:", "parallel: true\nquestion:")
-    variants = "1x4,4x1,4x4,4x4-map-least-conn"
-    result = measure(lab, "gil-sharing", variants, "4s", "--cpu", "hold", "--jobs", "4")
-
-    served = result.each("throughput", "per_second", "work")
-    assert served["1x4"] < 0.7 * served["4x1"]
-    assert served["4x4"] < 0.95 * served["4x1"]
-    assert served["4x4-map-least-conn"] > 0.85 * served["4x1"]
-    assert result.measured("4x4-map-least-conn", "requests_by_worker", "jain_index", "work") > 0.95
-    for variant in served:
-        trial = json.loads((trial_folder(result.folder, variant, "four-connections", 1) / "trial.json").read_text())
-        assert trial["calibration"]["cpu"] == "hold"
-        assert len(trial["calibration"]["alone_ms"]) == ALONE
-        assert "protocol = uwsgi" in trial["settings"]["uwsgi-1"]
-        assert "uwsgi_pass app;" in trial["settings"]["nginx-1"]
-        servers = "SELECT DISTINCT server FROM requests"
-        assert result.requests(variant, "four-connections", servers) == [("uwsgi/2.0.31",)]
-    assert "invalid" not in {one["verdict"] for one in result.summary["published"]}
-    assert len(result.summary["published"]) == 2 * len(served)
-    reasons = result.summary["validity"]["reasons"]
-    assert any("requests held the interpreter lock without using a core (CPU=hold)" in one for one in reasons)
-
-
 def test_burning_is_done_on_request(copied_lab: Lab) -> None:
     done = copied_lab.run("run", "gil-sharing", "--variants", "4x4", "--duration", "3s", "--cpu", "burn")
 
@@ -175,21 +126,6 @@ def test_burning_is_done_on_request(copied_lab: Lab) -> None:
     assert [load["name"] for load in run["loads"]] == ["four-connections", "eight-connections"]
     assert (run["sleeping"], run["loads"][0]["settings"]["CPU"]) == (False, "burn")
     assert run["command"] == "make experiment NAME=gil-sharing VARIANTS=4x4 DURATION=3s TRIALS=1 CPU=burn"
-
-
-def test_ten_at_once_are_ten_in_the_time_of_one_unless_the_worker_is_sync(copied_lab: Lab) -> None:
-    variants = ("uvicorn-fastapi-sync", "gunicorn-fastapi-sync", "gunicorn-fastapi-async", "gunicorn-flask-sync")
-    lab = shorter(copied_lab, "ten-at-once", {"burst": {"delay_s": 0.4}})
-    result = measure(lab, "ten-at-once", ",".join(variants), "5s")
-
-    answered_s = completion_times(result, "burst")
-    assert answered_s["gunicorn-flask-sync"] == pytest.approx(range(1, 11), rel=0.25)
-    for name in variants[:3]:
-        assert answered_s[name][-1] < 1.5
-    servers = "SELECT DISTINCT split_part(server, '/', 1) FROM requests"
-    assert result.requests("uvicorn-fastapi-sync", "burst", servers) == [("uvicorn",)]
-    assert result.requests("gunicorn-flask-sync", "burst", servers) == [("gunicorn",)]
-    assert "10 requests at once" in result.report
 
 
 def test_threads_that_may_not_queue_turn_visits_away_and_processes_that_stay_do_not(copied_lab: Lab) -> None:
@@ -211,52 +147,3 @@ def test_threads_that_may_not_queue_turn_visits_away_and_processes_that_stay_do_
     refused = sum(row["requests"] for row in result.summary["errors"])
     [closed] = [row["counts"]["closed"] for row in result.summary["counters"] if row["variant"] == "threaded-50"]
     assert closed == refused
-
-
-def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -> None:
-    """One stall of five seconds, from the first call on, in which calls take six: sixteen threads are stuck in four."""
-    copied_lab.edit("experiments/stalled-api.yaml", "{first_s: 5, every_s: 20, stall_s: 5", "{every_s: 60, stall_s: 5")
-    copied_lab.edit("experiments/stalled-api.yaml", "takes_s: 5}", "takes_s: 6}")
-    variants = "shared,map-round-robin,map-max-conns,haproxy-queue"
-    result = measure(copied_lab, "stalled-api", variants, "8s")
-
-    longest = result.each("avoidable_wait", "max")
-    assert longest["map-round-robin"] > 10 * max(longest["shared"], longest["haproxy-queue"], longest["map-max-conns"])
-    refused = result.each("failures", "count")
-    assert refused["map-max-conns"] > 0
-    assert refused["shared"] == refused["haproxy-queue"] == refused["map-round-robin"] == 0
-    kinds = "SELECT DISTINCT error FROM requests WHERE error IS NOT NULL"
-    assert result.requests("map-max-conns", "calls", kinds) == [("status 502",)]
-    assert result.measured("haproxy-queue", "recovery", "max") > 0
-    haproxy = trial_folder(result.folder, "haproxy-queue", "calls", 1) / "haproxy-1.after.txt"
-    settings = haproxy.read_text()
-    assert "default-server maxconn 4" in settings
-    assert int(settings.partition("queued ")[2].split()[0]) > 0
-    assert "waited while another worker had a free thread; with " in result.report
-    assert '"stalls":[' in result.report
-    assert "the service that the servers call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
-
-
-def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(copied_lab: Lab) -> None:
-    """A request takes half a second instead of two; by then every request of the burst has been sent."""
-    lab = shorter(copied_lab, "worker-types", {"waiting-4": {"delay_s": 0.5}, "crash": {"delay_s": 0.6}})
-    bursts = measure(lab, "worker-types", "sync,gthread,gevent,eventlet,tornado", "4s", "--jobs", "5")
-
-    eventlet = "SELECT DISTINCT server FROM requests WHERE server IS NOT NULL"
-    assert bursts.requests("eventlet", "waiting-4", eventlet) == [("gunicorn/25.3.0",)]
-    answered_s = completion_times(bursts, "waiting-4")
-    assert answered_s["sync"] == pytest.approx([1, 2, 3, 4], rel=0.25)
-    assert answered_s["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.25)
-    for at_once in ("gevent", "eventlet", "tornado"):
-        assert answered_s[at_once] == pytest.approx([1, 1, 1, 1], rel=0.25)
-    burst = bursts.each("burst", "total", load="waiting-4")
-    assert burst["tornado"] > 2 * burst["gevent"]
-    lost = bursts.each("failures", "count", load="crash")
-    assert lost["sync"] == 1
-    assert lost["gthread"] >= 3
-    assert lost["gevent"] == lost["eventlet"] == 6
-    assert lost["tornado"] == 11
-    notes = [reason for trial in bursts.summary["trials"] for reason in trial["reasons"]]
-    assert any(" lost worker " in one for one in notes)
-    assert any(" started worker " in one for one in notes)
-    assert "One of 11 requests kills its worker" in bursts.report

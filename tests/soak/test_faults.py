@@ -21,10 +21,6 @@ from python_on_whales import DockerClient
 from stampede.records.folder import read_run
 from tests.conftest import Lab, finish, lab_objects, wait_for_line, wait_for_step
 from tests.spoilt import fill, judged, needs_root, small_disk, wait_for_requests, write_experiment
-from tests.whole import test_faults
-from tests.whole.test_faults import long_answers
-
-__all__ = ["long_answers"]
 
 OTHER_PLACE = "hint: Free some space, or choose another place: --results /path"
 
@@ -285,11 +281,3 @@ def test_results_that_vanish_during_the_load(spoilt: Lab) -> None:
     ]
     assert lab_objects() == []
     next_run_works(spoilt)
-
-
-@needs_root
-@pytest.mark.parametrize("memory", ["400MB"])
-def test_points_that_find_no_room_are_not_called_unreadable(
-    long_answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
-) -> None:
-    test_faults.test_points_that_find_no_room_are_not_called_unreadable(long_answers, tmp_path, monkeypatch, memory)

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 import yaml
 
+from stampede.diagnosis.model import read_diagnosis
 from stampede.records.folder import read_summary, read_trial, trial_folder
 from tests.conftest import Lab
 from tests.measuring import rows_of
@@ -168,8 +169,10 @@ def test_applications_of_others_are_tried(lab: Lab, tmp_path: Path, kind: str) -
     done = lab.run_for(300, "try", str(tmp_path / "other.yaml"), "--trials", "1", "--duration", "5s", "--ways", "today")
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Diagnosis, as the service is served today" in done.stdout
     run = (lab.results / "other-tried" / "latest").resolve()
+    diagnosis = read_diagnosis(run)
+    assert diagnosis
+    assert diagnosis.sentences
     requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
     sql = "SELECT count(error), count(*) = count(worker), count(DISTINCT request_class) FROM requests"
     assert rows_of(requests, sql) == [(0, True, len(paths))]
@@ -442,7 +445,8 @@ def test_an_application_reaches_the_hosts_that_are_named_and_no_others(lab: Lab,
     (tmp_path / "mine.yaml").write_text(
         "application: {folder: shop, command: gunicorn -w 2 --threads 2 shop:app, ready: /there, "
         "hosts: ['deb.debian.org:80']}\nserved: {gunicorn: 27.0.1}\n"
-        "requests:\n  there: {path: /there, users: 1, pause_s: 0.5}\n  other: {path: /other, users: 1, pause_s: 0.5}\n"
+        "requests:\n  there: {path: /there, users: 1, pause_s: 0.5}\n"
+        "  other: {path: /other, users: 1, pause_s: 0.5, expected_status: 599}\n"
     )
 
     done = lab.run_for(300, "try", str(tmp_path / "mine.yaml"), "--trials", "1", "--duration", "5s", "--ways", "today")

@@ -18,7 +18,7 @@ from stampede.records.run import Run, SourceRecord, VariantRecord
 from stampede.records.summary import Article, ClaimRow, Estimate, PublishedFigure, PublishedRow, Reversal, Summary
 from stampede.report.article import article_sentence, article_tables
 from stampede.report.figures.drawing import svg
-from stampede.report.figures.published import LOOKS, published_chart
+from stampede.report.figures.published import published_chart
 from tests.synthetic import Request, make_run
 from tests.wrong import listed
 
@@ -438,10 +438,6 @@ def test_the_picture_has_a_row_for_each_variant_and_a_mark_for_each_measured_fig
     assert title["text"] == (
         "1 of 7 figures within 25 %, 3 but for the floor of 6.0 ms, 2 contradicted, 1 not measured"
     )
-
-
-def test_only_a_contradiction_is_drawn_red() -> None:
-    assert [verdict for verdict, (_, colour) in LOOKS.items() if colour == "#c02020"] == ["contradicted"]
 
 
 def test_there_is_no_picture_if_nothing_that_was_published_was_measured(tmp_path: Path) -> None:

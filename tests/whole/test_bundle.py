@@ -17,10 +17,11 @@ import pytest
 from stampede import bundle
 from stampede.docker import doctor
 from stampede.docker import images as of_lab
-from stampede.errors import LabError, WrongUse
+from stampede.errors import WrongUse
 from stampede.paths import ROOT, TOOLS
 from stampede.run import machine_lock
 from tests.conftest import PATIENCE_S, Lab
+from tests.wrong import problem_of
 
 HERE = f"{platform.system()} {platform.machine()}"
 VENV = """\
@@ -313,10 +314,9 @@ def test_an_engine_that_cannot_save_leaves_no_bundle(
     monkeypatch.setattr(bundle, "_pack_lab", lambda target, _say: target.write_text("the lab"))
     put(tmp_path / "bin", "docker", "exit 1")
 
-    with pytest.raises(LabError) as caught:
-        bundle.write_bundle(["ten-at-once"], ["3.11"], packed, lambda _: None)
+    problem = problem_of(bundle.write_bundle, ["ten-at-once"], ["3.11"], packed, lambda _: None)
 
-    assert (caught.value.message, caught.value.hint) == ("The images could not be packed.", "stampede doctor")
+    assert problem == "The images could not be packed.\nstampede doctor"
     assert not packed.exists()
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
 
@@ -342,11 +342,10 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, packed: Path) -> N
 
     monkeypatch.setattr(bundle, "_pack_lab", full)
 
-    with pytest.raises(LabError) as caught:
-        bundle.write_bundle(["ten-at-once"], ["3.11"], packed, lambda _: None)
-
-    assert caught.value.message == f"{packed} cannot be written: No space left on device."
-    assert caught.value.hint == "Free some space, or choose another place: --to /path/name.tar"
+    assert problem_of(bundle.write_bundle, ["ten-at-once"], ["3.11"], packed, lambda _: None) == (
+        f"{packed} cannot be written: No space left on device.\n"
+        "Free some space, or choose another place: --to /path/name.tar"
+    )
 
 
 def test_a_lab_from_a_bundle_knows_what_it_can_measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -390,11 +389,10 @@ def test_a_program_that_fails_is_named_with_its_last_words(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
 
-    with pytest.raises(LabError) as caught:
-        call(tmp_path)
+    problem = problem_of(call, tmp_path)
 
-    assert caught.value.message == message
-    assert caught.value.hint.endswith(f"ended with 3:\nno {program} today")
+    assert problem.startswith(f"{message}\n")
+    assert problem.endswith(f"ended with 3:\nno {program} today")
 
 
 PACKING = """

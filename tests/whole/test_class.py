@@ -147,6 +147,13 @@ def test_nothing_on_the_page_is_personal(lab: Lab, measured: Path, tmp_path: Pat
                 one["claims"][0] |= {"says": "dolores says so"}
             record["claims"][0]["value"]["variant"] = "dolores"
             summary["validity"]["reasons"].append("dolores was busy")
+        if place in (2, 3):  # two laptops with the same words of somebody
+            figure = {"stat": "p50", "unit": "ms", "published": 1.0, "measured": 1.0, "low": None, "high": None,
+                      "ratio": 1.0, "verdict": "reproduced"}  # fmt: skip
+            summary["published"].append({
+                "variant": "dolores", "load": "quick", "request_class": None, "metric": "overhead", "within": 0.25,
+                "verdict": "reproduced", "reason": None, "figures": [figure],
+            })  # fmt: skip
 
     archives = make_class(tmp_path / "class of dolores", measured, size=5, change=personal)
     with tarfile.open(tmp_path / "with-lesson.tar", "w") as packed:

@@ -130,6 +130,12 @@ def page_of(paths: Sequence[Path]) -> str:
     return diagnosis_page(diagnose_logs(Asked(paths, {})), None)
 
 
+def said_of(found: Diagnosis, replayed: Replay | None = None) -> str:
+    """Return what the screen says of a diagnosis, on one line."""
+    print_diagnosis(Console(file=(told := StringIO()), width=200), found, replayed)
+    return " ".join(told.getvalue().split())
+
+
 @pytest.mark.parametrize(
     ("accepts_busy", "writing"),
     [
@@ -168,23 +174,19 @@ def test_logs_tell_who_waited_and_whether_a_thread_was_free(
 
 def test_a_log_with_the_header_says_what_it_is(tmp_path: Path) -> None:
     [log] = write_logs(serve(), tmp_path, Writing(ids=False, header=True, ahead_s=0.25))
-    told = StringIO()
-    print_diagnosis(Console(file=told, width=200), diagnose_logs(Asked([log], {log: "server"})), None)
+    said = said_of(diagnose_logs(Asked([log], {log: "server"})))
 
-    assert "gunicorn.log: 100.0% of its lines say when the balancer got the request; its clock is 250 ms ahead." in (
-        " ".join(told.getvalue().split())
-    )
-    assert "Head-of-line blocking" in told.getvalue()
+    assert "gunicorn.log: 100.0% of its lines say when the balancer got the request; its clock is 250 ms ahead." in said
+    assert "Head-of-line blocking" in said
 
 
 def test_a_header_beside_whole_seconds_tells_no_waits(tmp_path: Path) -> None:
     [log] = write_logs(serve(), tmp_path, Writing(ids=False, header=True))
     log.write_text(re.sub(r" at=\S+", "", log.read_text()))
-    told = StringIO()
-    print_diagnosis(Console(file=told, width=200), diagnose_logs(Asked([log], {log: "server"})), None)
+    said = said_of(diagnose_logs(Asked([log], {log: "server"})))
 
-    assert "its own times are whole seconds" in " ".join(told.getvalue().split())
-    assert "--setup" in told.getvalue()
+    assert "its own times are whole seconds" in said
+    assert "--setup" in said
 
 
 @pytest.mark.parametrize(
@@ -279,12 +281,11 @@ def test_one_process_helps_only_if_requests_do_not_compute_all_the_time(found: D
     assert lost_s is not None
     assert replayed.today.computing_p99_s is not None
     assert lost_s > 2 * replayed.today.computing_p99_s
-    print_diagnosis(Console(file=(told := StringIO()), width=200), found, replayed)
-    sure, doubtful = told.getvalue().split("- threads = 4: ")
+    sure, doubtful = said_of(found, replayed).split("- threads = 4: ")
     assert "worker_connections = 2" in sure
     assert "compute" not in sure
     assert "- workers = 1, threads = 8: " in doubtful
-    assert "for more than 20.9% of their time, workers = 1, threads = 8" in " ".join(doubtful.split())
+    assert "for more than 20.9% of their time, workers = 1, threads = 8" in doubtful
 
 
 def test_the_screen_of_head_of_line_blocking_ranks_the_cures_with_their_settings_and_costs(
@@ -393,8 +394,7 @@ def test_what_the_user_says_is_doubted_if_the_logs_contradict_it_and_no_cure_is_
 def test_threads_are_at_least_those_that_the_logs_show_if_no_wait_tells_their_number(
     found: Diagnosis, logs: list[Path], lab: Lab
 ) -> None:
-    print_diagnosis(Console(file=(told := StringIO())), found, None)
-    assert "4 workers x 2 threads (" in told.getvalue()
+    assert "4 workers x 2 threads (" in said_of(found)
     assert re.search(r"4 workers x at least \d threads? \(", lab.call("diagnose", str(logs[1])).stdout)
 
 

@@ -27,13 +27,12 @@ def long_answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_root
-@pytest.mark.parametrize("memory", ["150MB"])  # tests/soak has more
 def test_points_that_find_no_room_are_not_called_unreadable(
-    long_answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
+    long_answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With 150 MB there is no room to read, with 400 MB and 140 MB on the disk enough, with less none to sort."""
     run = shutil.copytree(long_answers, tmp_path / "run")
-    monkeypatch.setattr(rows, "MEMORY", memory)
+    monkeypatch.setattr(rows, "MEMORY", "150MB")
     monkeypatch.setattr(rows, "_POINTS", [])
     with small_disk(tmp_path / "disk", 1) as disk:
         monkeypatch.setattr("tempfile.tempdir", str(disk))

@@ -193,6 +193,7 @@ def test_what_loads_differ_in_is_the_axis_and_each_server_has_a_row(tmp_path: Pa
     assert isinstance(chart, alt.VConcatChart)
     drawn = as_dict(chart, "across")
     assert drawn["title"]["text"] == "What changes with users"
+    assert drawn["title"]["subtitle"] == "1 trial; diamonds are published"
     assert [len(one["hconcat"]) for one in drawn["vconcat"]] == [2, 2]
 
     def points(server: int, panel: int, layer: int) -> list[tuple[str, int, float]]:
@@ -301,3 +302,9 @@ def test_a_curve_has_a_dot_for_each_trial_and_theorys_line(of_two_trials: Path) 
     assert len(panel["layer"]) == 4
     panel, whole = drawn(summary.model_copy(update={"rows": rows}))
     assert sorted((one["setting"], one["value"]) for one in values_of(panel, whole, 4)) == [(2, 7), (3, 7)]
+    explained = "median of 2 trials; bars show the range of the trials; dots are trials; theory's line is dashed"
+    assert whole["title"]["subtitle"] == explained
+    rows = [row.model_copy(update={"published": 9.0}) for row in rows]
+    panel, whole = drawn(summary.model_copy(update={"rows": rows}))
+    assert sorted((one["setting"], one["value"]) for one in values_of(panel, whole, 5)) == [(2, 9), (3, 9)]
+    assert whole["title"]["subtitle"] == f"{explained}; diamonds are published"

@@ -1,7 +1,6 @@
 """report.html in a real browser: what its script shows is what was measured, and people can use it."""
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -447,31 +446,6 @@ def test_axe_finds_nothing_that_shuts_people_out(page: Page, scheme: Any, asked:
     found = Axe().run(page, options=asked)
 
     assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found.response["violations"]] == []
-
-
-LOOKS: dict[str, dict[str, Any]] = {
-    "light": {}, "dark": {"color_scheme": "dark"}, "phone": {}, "print": {"media": "print"},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("look", LOOKS)
-def test_the_page_can_be_looked_at(page: Page, tmp_path: Path, look: str) -> None:
-    """SCREENSHOTS names a folder that keeps the pictures, so that somebody can look at them."""
-    page.emulate_media(**LOOKS[look])
-    if look == "phone":
-        page.set_viewport_size({"width": 390, "height": 800})
-    if look == "print":
-        page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    page.wait_for_timeout(200)
-    kept = Path(os.environ.get("SCREENSHOTS", tmp_path))
-    kept.mkdir(parents=True, exist_ok=True)
-
-    picture = page.screenshot(path=kept / f"report-{look}.png", full_page=True)
-
-    width, height = (int.from_bytes(picture[at : at + 4], "big") for at in (16, 20))
-    assert width == (390 if look == "phone" else 1100)
-    assert height > 2 * width
-    assert len(picture) > width * height / 100, "a page without lanes or pictures is smaller"
 
 
 def test_the_report_shows_the_same_requests_served_otherwise(page: Page) -> None:

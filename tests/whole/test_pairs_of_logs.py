@@ -4,19 +4,16 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from uuid import UUID
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from stampede.errors import WrongUse
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
 from stampede.logs.diagnose.error_log import is_error_log
-from stampede.logs.diagnose.screen import print_diagnosis
-from tests.whole.test_diagnose import serve, truth
+from tests.whole.test_diagnose import said_of, serve, truth
 from tools.production_logs import Served
 
 Write = Callable[[Served], str]
@@ -188,8 +185,7 @@ def test_lines_without_a_duration_are_counted_and_their_work_too(tmp_path: Path)
         [write(tmp_path / "b.log", serve(), nginx)], [write(tmp_path / "s.log", serve(), SERVERS["gunicorn"])]
     )
     assert len(found.requests) == pytest.approx(len(serve()), rel=0.01)
-    print_diagnosis(Console(file=(told := StringIO()), width=200), found, None)
-    assert re.search(r"1\d\d lines of b\.log have no duration", " ".join(told.getvalue().split()))
+    assert re.search(r"1\d\d lines of b\.log have no duration", said_of(found))
 
 
 def test_a_log_sorted_by_the_times_of_starts_is_told_by_the_other_log(tmp_path: Path) -> None:
@@ -199,8 +195,7 @@ def test_a_log_sorted_by_the_times_of_starts_is_told_by_the_other_log(tmp_path: 
         "".join(f"{BALANCERS['JSON with the start'](request)}\n" for request in sent))  # fmt: skip
     found = diagnosed([balancer], [write(tmp_path / "s.log", serve(), SERVERS["gunicorn, precise"])])
     assert tells_the_truth(found)
-    print_diagnosis(Console(file=(told := StringIO()), width=200), found, None)
-    assert "The times of b.log are those at which requests came" in " ".join(told.getvalue().split())
+    assert "The times of b.log are those at which requests came" in said_of(found)
 
 
 @pytest.mark.parametrize("process", ["pid=7", '"pid": 7'])

@@ -58,9 +58,7 @@ class Server:
 
     def snapshot(self) -> dict[str, Any]:
         """Return what the probe tells."""
-        command = [sys.executable, "-m", "stampede_probe", "snapshot", self.file]
-        found = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
-        return json.loads(found)  # type: ignore[no-any-return]
+        return snapshot_of(self.file)
 
     def answers(self) -> bool:
         """Whether the server answers. It must not have ended."""
@@ -73,6 +71,13 @@ class Server:
     def until(self, told: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         """Return the first snapshot that tells something."""
         return wait_until(lambda: found if told(found := self.snapshot()) else None, every_s=0.1)
+
+
+def snapshot_of(file: str) -> dict[str, Any]:
+    """Return what the probe tells of the server that has a file."""
+    command = [sys.executable, "-m", "stampede_probe", "snapshot", file]
+    told = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
+    return json.loads(told)  # type: ignore[no-any-return]
 
 
 def counted(found: dict[str, Any]) -> int:
@@ -375,8 +380,7 @@ def test_a_new_master_on_usr2_goes_on_in_the_same_file(tmp_path: Path) -> None:
         server.process.wait(PATIENCE_S)
         assert Path(file).exists()
         server.ask("/ping")
-        command = [sys.executable, "-m", "stampede_probe", "snapshot", file]
-        after = json.loads(subprocess.run(command, env=environment(), capture_output=True, check=True).stdout)
+        after = snapshot_of(file)
         os.kill(new, signal.SIGTERM)
 
     assert len(both["workers"]) == 4
@@ -445,9 +449,7 @@ def test_workers_of_an_application_that_was_wrapped_by_hand_find_each_other(prel
             maps = "".join(Path(f"/proc/{child}/maps").read_text() for child in children(server.process.pid))
             for file in {line.split()[-1] for line in maps.splitlines() if "stampede-probe-" in line}:
                 used.add(file)
-                command = [sys.executable, "-m", "stampede_probe", "snapshot", file]
-                told = subprocess.run(command, env=environment(), capture_output=True, check=True).stdout
-                found: list[dict[str, Any]] = json.loads(told)["workers"]
+                found: list[dict[str, Any]] = snapshot_of(file)["workers"]
                 return found if len(found) == 3 else []
             return []
 

@@ -84,7 +84,8 @@ def test_a_figure_of_all_trials_together_is_judged_too(tmp_path: Path) -> None:
 def test_the_picture_says_how_many_figures_agree_on_which_machine(reproduced: Reproduced) -> None:
     said = "1 of 5 measured figures agree with the articles, 4 contradict them: a processor, 2 cores"
 
-    assert said in ratio_picture([reproduced])
+    assert said in (ratio_picture([reproduced]) or "")
+    assert ratio_picture([reproduced.model_copy(update={"figures": []})]) is None
 
 
 BLOCK = "# made-up\n\n<!-- generated: results of made-up -->\n\n<!-- end -->\n\nWhy it is so.\n"
@@ -202,10 +203,13 @@ def _median_of(variant: str) -> Published:
 def test_an_interrupt_ends_the_whole_reproduction(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, three: list[str]
 ) -> None:
-    """An experiment whose results are invalid does not."""
+    """An experiment whose results are invalid does not. What was measured before the interrupt is written."""
 
     def measure(request: RunRequest, *_: Any, **__: Any) -> None:
         three.append(request.name)
+        if len(three) < 2:
+            variants = list(load_experiment(request.name).variants)
+            measured(tmp_path, request.name, names=variants, published=[_median_of(variants[0])], claims=[])
         raise typer.Exit(1 if len(three) < 2 else 130)
 
     monkeypatch.setattr(measuring, "measure", measure)
@@ -215,6 +219,8 @@ def test_an_interrupt_ends_the_whole_reproduction(
 
     assert stopped.value.exit_code == 130
     assert len(three) == 2
+    assert [one.experiment for one in read_reproduction(tmp_path / "reproduce.json").experiments] == three[:1]
+    assert (tmp_path / "reproduce.svg").exists()
 
 
 @pytest.mark.usefixtures("three")
@@ -234,4 +240,5 @@ def test_invalid_results_are_named_at_the_end(
     said = capsys.readouterr().err
     assert "3 experiments to measure, about " in said
     assert "The results of heavy-mix are invalid; the tables above say why." in said
-    assert f"0 of 3 experiments are in {tmp_path / 'reproduce.json'}, and in the picture beside it." in said
+    assert f"0 of 3 experiments are in {tmp_path / 'reproduce.json'}." in said
+    assert not (tmp_path / "reproduce.svg").exists(), "nothing that was published was measured"

@@ -2,11 +2,11 @@
 
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from stampede.docker.client import Machine
 from stampede.docker.commands import Say
-from stampede.docker.containers import digest
+from stampede.docker.containers import ContainerInfo, digest
 from stampede.errors import LabError
 from stampede.interruption import program
 
@@ -21,6 +21,24 @@ def content_of(image: str, machine: Machine) -> str:
     """
     told = machine.told("image", "inspect", "--format", _CONTENT, image)
     return digest(told.encode()) if told else ""
+
+
+def image_difference(containers: Iterable[ContainerInfo]) -> str | None:
+    """Return which service has different images on which machines; None if there is no such service.
+
+    All load generators are one service. Only if ids differ are the images compared by their contents.
+    """
+    having: dict[str, dict[str, Machine]] = {}
+    for container in containers:
+        service = "k6" if container.service.startswith("k6") else container.service
+        having.setdefault(service, {}).setdefault(container.image, container.machine)
+    for service, machines in having.items():
+        if len(machines) == 1:
+            continue
+        contents = {content_of(identity, machine): machine.name for identity, machine in machines.items()}
+        if len(contents) > 1:
+            return f"{service} has another image on {' than on '.join(contents.values())}"
+    return None
 
 
 def bring_images(images: Sequence[str], machines: Sequence[Machine], say: Say) -> None:

@@ -12,6 +12,8 @@ from stampede.docker.client import DockerError, Machine
 from stampede.docker.commands import ANSWERS_WITHIN_S
 from stampede.errors import LabError
 
+PORTS = "Between machines, TCP 2377 and 7946, and UDP 7946 and 4789 must be open."
+
 
 @dataclass(frozen=True)
 class Node:
@@ -49,18 +51,19 @@ def check_joined(nodes: Sequence[Node]) -> None:
         return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
 
     manager = next((node for node in nodes if node.is_manager), None)
-    if missing := [node.machine.name for node in nodes if not node.node]:
-        first = " ".join((manager or nodes[0]).machine.docker)
-        join = f"{first} swarm join-token worker prints the command that a machine joins with"
-        raise LabError(
-            f"{listed(missing)} in no swarm, so containers share no network.",
-            hint=f"{join}." if manager else f"{first} swarm init makes a swarm; {join}.",
-        )
-    if manager is None:
+    missing = [node.machine.name for node in nodes if not node.node]
+    if not manager and len(missing) < len(nodes):
         names = ", ".join(node.machine.name for node in nodes)
         raise LabError(
-            f"None of {names} is a manager of its swarm, so the lab cannot make networks.",
+            f"None of {names} is a manager of a swarm, so the lab cannot make networks.",
             hint="Add a manager to the file of machines, or promote a machine: docker node promote NODE",
+        )
+    if not manager or missing:
+        first = " ".join((manager or nodes[0]).machine.docker)
+        join = f"{first} swarm join-token worker prints the command that a machine joins with. {PORTS}"
+        raise LabError(
+            f"{listed(missing)} in no swarm, so containers share no network.",
+            hint=join if manager else f"{first} swarm init makes a swarm; {join}",
         )
     members = manager.machine.run("node", "ls", "--quiet").split()
     if strange := [node.machine.name for node in nodes if node.node not in members]:

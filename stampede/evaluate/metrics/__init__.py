@@ -88,13 +88,6 @@ MEMORY = Metric(
     "the anonymous memory that the servers' processes hold after the load, in all containers together",
     of_all=True,
 )
-QUEUED = Metric(
-    "queued",
-    {"count": "requests"},
-    "requests that waited in the balancer's queue for a server, as the balancer counts them; only HAProxy has such a "
-    "queue here",
-    of_all=True,
-)
 OUTPUT = Metric(
     "output",
     {"per_request": "bytes"},
@@ -184,20 +177,7 @@ CAPACITY = Metric(
     of_all=True,
     sample=None,
     shown="always",
-)
-ROWS_WRITTEN = Metric(
-    "rows_written",
-    {"count": "rows"},
-    "the rows in the database after the load; the database is empty before the load",
-    of_all=True,
-    sample=None,
-)
-ROWS_UNREPORTED = Metric(
-    "rows_unreported",
-    {"count": "rows"},
-    "rows in the database although the visit's post failed, or was never answered",
-    of_all=True,
-    sample=None,
+    compared=(),
 )
 DATABASE_CONNECTIONS = Metric(
     "database_connections",

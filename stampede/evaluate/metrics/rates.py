@@ -3,16 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import duckdb
 import numpy as np
 
 from stampede.evaluate.metrics import RATE_WITHIN
 from stampede.evaluate.metrics.metric import Family, MetricValues
-from stampede.evaluate.read.requests import Requests, read_requests
-from stampede.evaluate.read.trial_data import TrialData
+from stampede.evaluate.read.requests import Requests
 from stampede.records.duration import in_seconds
 from stampede.records.run import LoadRecord, VariantRecord
-from stampede.records.summary import RateStepRow
 from stampede.records.traffic import climbing_rates_rps
 
 
@@ -57,15 +54,6 @@ def climb_of(load: LoadRecord) -> Climb | None:
     asked = {name.lower(): float(load.settings[name]) for name in ("FIRST_RPS", "LAST_RPS", "STEPS", "LATE_MS")}
     rates = climbing_rates_rps(asked)
     return Climb(rates, in_seconds(load.duration) / len(rates), asked["late_ms"], float(load.settings["LATE_SHARE"]))
-
-
-def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData]) -> Iterator[RateStepRow]:
-    """Yield the steps of each trial whose load has a bound of lateness."""
-    for trial in trials:
-        if climb := climb_of(trial.load):
-            variant, load, number = trial.key
-            for per_s, made, late in climb.late_by_step(read_requests(database, trial.key)):
-                yield RateStepRow(variant=variant, load=load, trial=number, per_s=per_s, visits=made, failed=late)
 
 
 def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:

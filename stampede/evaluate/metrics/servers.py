@@ -6,16 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from stampede.evaluate.metrics import (
-    ACCEPT_ATTEMPTS,
-    ACCEPT_FAILURES,
-    MEMORY,
-    OUTPUT,
-    PROCESSOR,
-    QUEUED,
-    SIGNALS,
-    THROTTLED,
-)
+from stampede.evaluate.metrics import ACCEPT_ATTEMPTS, ACCEPT_FAILURES, MEMORY, OUTPUT, PROCESSOR, SIGNALS, THROTTLED
 from stampede.evaluate.metrics.metric import Family, MetricValues, Severity, Stats, ValidityIssue
 from stampede.evaluate.read.observation import Observation, balanced, counted_by_worker
 from stampede.records.plural import noun_for, plural
@@ -31,8 +22,7 @@ THROTTLED_ALLOWED = 0.01
 
 
 def _observe(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    observed = [*_observed(trial)]
-    servers = [(name, before, after) for name, before, after in observed if before.workers or after.workers]
+    servers = [observed for observed in _observed(trial) if observed[1].workers or observed[2].workers]
     accepted, served = _total(trial, "accepted"), _total(trial, "served")
     stats: Stats = {}
     if accepted:
@@ -58,9 +48,6 @@ def _observe(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricV
             output.append(log.kept if None in counts else max(log.kept, are - were - (has_sent - had_sent)))
     if output and served:
         stats[OUTPUT.name, "per_request"] = sum(output) / served
-    for _name, before, after in observed:
-        if before.queued is not None and after.queued is not None:
-            stats[QUEUED.name, "count"] = after.queued - before.queued
     sums = Counter[str]()  # what monitoring saw of servers with the probe
     for _name, before, after in servers:
         sums.update(after.signals)
@@ -243,5 +230,5 @@ def _named(workers: set[int]) -> str:
     return f"{noun_for(len(workers), 'worker')} {', '.join(map(str, sorted(workers)))}"
 
 
-_METRICS = (ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, QUEUED, OUTPUT, SIGNALS)
+_METRICS = (ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, OUTPUT, SIGNALS)
 FAMILY = Family(_METRICS, observe=_observe, issues=_issues)

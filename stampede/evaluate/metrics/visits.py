@@ -14,14 +14,7 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from stampede.evaluate.metrics import (
-    CAPACITY,
-    DATABASE_CONNECTIONS,
-    ROWS_UNREPORTED,
-    ROWS_WRITTEN,
-    VISIT,
-    VISITS_FAILED,
-)
+from stampede.evaluate.metrics import CAPACITY, DATABASE_CONNECTIONS, VISIT, VISITS_FAILED
 from stampede.evaluate.metrics.likely import Times
 from stampede.evaluate.metrics.metric import Family, MetricValues, Sample, Severity, ValidityIssue
 from stampede.evaluate.metrics.rates import highest_rate
@@ -29,10 +22,9 @@ from stampede.evaluate.metrics.times import time_statistics
 from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.observation import database_of
 from stampede.evaluate.read.rows import opened, write_requests
-from stampede.evaluate.read.trial_data import Posts, TrialData
+from stampede.evaluate.read.trial_data import TrialData
 from stampede.records.plural import noun_for, plural
 from stampede.records.run import MachineRecord
-from stampede.records.summary import RateStepRow
 from stampede.records.traffic import rates_per_s
 
 LAST = "newest"
@@ -56,21 +48,6 @@ class Visit(NamedTuple):
     number: int | None
     took_ms: float | None
     failed: bool
-
-
-class Written(NamedTuple):
-    """The rows of a database, compared with the posts that should have written the rows.
-
-    ``lost`` are visits whose post succeeded and which have no row. ``doubled`` are visits with several rows.
-    ``foreign`` is the number of rows that belong to no visit that posted, ``unreported`` the number of rows of visits
-    whose post failed.
-    """
-
-    rows: int
-    lost: list[str]
-    doubled: list[str]
-    foreign: int
-    unreported: int
 
 
 def read_visits(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
@@ -111,12 +88,9 @@ def _observe(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
             per_s = highest_rate(steps, FAILED_ALLOWED)
             stats |= {} if per_s is None else CAPACITY.keyed({"per_second": per_s})
         yield MetricValues(None, stats, {VISIT.name: len(times_ms), VISITS_FAILED.name: made})
-    if observed := database_of(trial.containers):
-        _, after, written = observed
-        rows, counted = compare_rows(written, trial.requests.posts), after.database
-        stats = ROWS_WRITTEN.keyed({"count": rows.rows}) | ROWS_UNREPORTED.keyed({"count": rows.unreported})
-        most = {"max": counted["connections_max"]} if "connections_max" in counted else {}
-        yield MetricValues(None, stats | DATABASE_CONNECTIONS.keyed(most))
+    observed = database_of(trial.containers)
+    if observed and (most := observed[1].database.get("connections_max")) is not None:
+        yield MetricValues(None, DATABASE_CONNECTIONS.keyed({"max": most}))
 
 
 def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample | None:
@@ -156,29 +130,6 @@ def measured_capacity_per_s(
     return capacity
 
 
-def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData]) -> Iterator[RateStepRow]:
-    """Yield the levels of each trial that made visits, if the rate of visits is known."""
-    for trial in trials:
-        settings, asked_per_s, (variant, load, number) = trial.load.settings, trial.record.visits_per_s, trial.key
-        due = rates_per_s(settings, trial.load.duration) if asked_per_s is None else [round(asked_per_s)]
-        if due and trial.requests.of_visits:
-            visits = read_visits(database, trial.key)
-            for per_s, made, failed in by_level(visits, due, float(settings.get("STEP_S", 1))):
-                yield RateStepRow(variant=variant, load=load, trial=number, per_s=per_s, visits=made, failed=failed)
-
-
-def compare_rows(rows: Sequence[str], posts: Posts) -> Written:
-    """Compare the rows of a database with the posts of a trial; each row is the name of the visit that wrote it."""
-    by_visit, numerically = Counter(rows), lambda name: (len(name), name)
-    return Written(
-        rows=len(rows),
-        lost=sorted(posts.succeeded - by_visit.keys(), key=numerically),
-        doubled=sorted((visit for visit, count in by_visit.items() if count > 1), key=numerically),
-        foreign=sum(count for visit, count in by_visit.items() if visit not in posts.sent),
-        unreported=sum(count for visit, count in by_visit.items() if visit in posts.sent - posts.succeeded),
-    )
-
-
 def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that each successful post wrote exactly one row, that no other rows exist, and that nobody was refused."""
     if trial.load.database is None:
@@ -189,23 +140,26 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     before, after, written = observed
     if before and before.rows:
         yield "invalid", f"the database had {plural(len(before.rows), 'row')} before the load"
-    found = compare_rows(written, trial.requests.posts)
-    for what, names in (("lost", found.lost), ("doubled", found.doubled)):
-        if names:
-            rows = f"{plural(len(names), 'row')} {'is' if len(names) == 1 else 'are'}"
+    posts, by_visit = trial.requests.posts, Counter(written)
+    doubled = {visit for visit, count in by_visit.items() if count > 1}
+    for what, visits in (("lost", posts.succeeded - by_visit.keys()), ("doubled", doubled)):
+        if visits:
+            rows, names = plural(len(visits), "row"), sorted(visits, key=lambda name: (len(name), name))
             which = f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
-            yield "invalid", f"{rows} {what}: {noun_for(len(names), 'visit')} {which}"
-    if found.foreign:
-        yield "invalid", f"{plural(found.foreign, 'row')} belong{'s' if found.foreign == 1 else ''} to no visit"
-    if found.unreported:
-        were = "was" if found.unreported == 1 else "were"
-        rows = plural(found.unreported, "row")
-        yield "note", f"{rows} {were} written for visits that were told of a failure"
+            yield (
+                "invalid",
+                f"{rows} {'is' if len(names) == 1 else 'are'} {what}: {noun_for(len(names), 'visit')} {which}",
+            )
+    if foreign := sum(count for visit, count in by_visit.items() if visit not in posts.sent):
+        yield "invalid", f"{plural(foreign, 'row')} belong{'s' if foreign == 1 else ''} to no visit"
+    if unreported := sum(by_visit[visit] for visit in posts.sent - posts.succeeded):
+        were = "was" if unreported == 1 else "were"
+        yield "note", f"{plural(unreported, 'row')} {were} written for visits that were told of a failure"
     refused_before = before.database.get("connections_refused", 0) if before else 0
     if refused := after.database.get("connections_refused", 0) - refused_before:
         severity: Severity = "note" if trial.load.overloads else "suspect"
         yield severity, f"the database refused {plural(refused, 'connection')}"
 
 
-_METRICS = (VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS)
+_METRICS = (VISIT, VISITS_FAILED, CAPACITY, DATABASE_CONNECTIONS)
 FAMILY = Family(_METRICS, observe=_observe, issues=_issues, sample=_sample)

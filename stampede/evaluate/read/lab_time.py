@@ -2,7 +2,8 @@
 
 Before and after the load, the lab asks each machine for its time. The machine read its clock between the question and
 its answer, so the narrowest of these bounds tell how far the clock was ahead, and how well this is known (Cristian
-1989, Probabilistic clock synchronization). In between, a clock is taken to run at a steady rate.
+1989, Probabilistic clock synchronization). In between, a clock is taken to run at a steady rate, unless a request then
+began before it was sent, or was answered before it ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,8 @@ from stampede.records.summary import TrialClocks
 MOST_DRIFT = 500e-6
 """The most that a clock gains or loses against the lab's clock, in seconds per second: the frequency tolerance of NTP
 (RFC 5905), to which Linux, too, limits how it steers its clock."""
+PRECISION_S = 2e-6
+"""By how much a request may seem to arrive too early, because times are written in microseconds."""
 HOST = "regexp_extract(worker, '^(.*):', 1)"
 """The host of a worker (host:pid), in SQL."""
 
@@ -30,12 +33,15 @@ class Clock(NamedTuple):
     """How far a clock is ahead of the lab's clock.
 
     When the clock shows ``since`` (epoch seconds), it is ``ahead_s`` ahead; in every second it gains ``drift`` seconds.
+    This is known to within ``uncertain_s``, if the rate is steady. If the clock was set once, or ran at changing rates
+    in the same direction, to within a further ``gained_s``: all that it gained or lost.
     """
 
     ahead_s: float
     drift: float
     since: float
     uncertain_s: float = 0.0
+    gained_s: float = 0.0
 
     def corrected(self, shown: float) -> float:
         """Return the time by the lab's clock at which this clock shows a time; both in epoch seconds."""
@@ -61,7 +67,8 @@ def clock_of(machine: MachineRecord) -> Clock:
         rate = f"gained or lost more than {1e6 * MOST_DRIFT:.0f} ppm"
         raise UnknownClock(f"the clock of {machine.name} was set during the load, or {rate}")
     drift = (later_s - ahead_s) / lasted_s if lasted_s > 0 else 0.0
-    return Clock(round(ahead_s, 7), round(drift, 12), since, round(max(uncertain_s), 7))
+    gained_s = round(abs(later_s - ahead_s), 7)
+    return Clock(round(ahead_s, 7), round(drift, 12), since, round(max(uncertain_s), 7), gained_s)
 
 
 class Clocks(NamedTuple):
@@ -82,7 +89,8 @@ class Clocks(NamedTuple):
         None: no request went to another machine.
         """
         pairs = [(asks, serves) for asks in self.asking for serves in self.serving if asks != serves]
-        apart = [(self.found[one].uncertain_s + self.found[other].uncertain_s, one, other) for one, other in pairs]
+        of = {name: clock.uncertain_s + clock.gained_s for name, clock in self.found.items()}
+        apart = [(of[one] + of[other], one, other) for one, other in pairs]
         seconds, asking, serving = max(apart, default=(0.0, "", ""))
         return (asking, serving, seconds) if apart else None
 
@@ -125,8 +133,12 @@ def find_clocks(
     return Clocks(in_use, named["generator"], named[HOST], found) if found else None
 
 
-def correct(database: duckdb.DuckDBPyConnection, clocks: Clocks) -> None:
-    """Correct all times in the table ``requests`` to the lab's clock."""
+def correct(database: duckdb.DuckDBPyConnection, clocks: Clocks, *, own: bool) -> None:
+    """Correct all times in the table ``requests`` to the lab's clock.
+
+    ``own``: the requests are for somebody's own application, which may end its work after the answer has arrived.
+    Raise UnknownClock if a machine was not asked for its time after the load, or if requests contradict the clocks.
+    """
     stamps = {
         column: f"{column} - to_microseconds(round(1e6 * ({_ahead_s(f'epoch({column})')}))::BIGINT)"
         for column in ("sent", "answered")
@@ -138,6 +150,26 @@ def correct(database: duckdb.DuckDBPyConnection, clocks: Clocks) -> None:
         put_clocks(database, of)
         new = ", ".join(f"{column} = {value}" for column, value in columns.items())
         database.execute(f"UPDATE requests SET {new} FROM clocks WHERE clocks.name = {name}")  # noqa: S608  # constants
+    [(last,)] = database.execute("SELECT epoch(max(answered)) FROM requests").fetchall()
+    for machine in clocks.machines:
+        if last is not None and max(each.asked for each in machine.exchanges) < last:
+            why = f"the lab did not ask {machine.name} for its time after the load"
+            raise UnknownClock(f"the clock of {machine.name} is unknown: {why}")
+    machine_of = {name: one.name for one in clocks.machines for name in (*one.generators, *one.hosts)}
+    for generator, host, spare_s in database.execute(_SPARE.format(done="began" if own else "ended")).fetchall():
+        asking, serving = machine_of[generator], machine_of[host]
+        apart_s = clocks.found[asking].uncertain_s + clocks.found[serving].uncertain_s + PRECISION_S
+        if asking != serving and spare_s < -apart_s:
+            which = f"the clocks of {asking} and {serving} contradict each other"
+            rate = f"gained or lost more than {1e6 * MOST_DRIFT:.0f} ppm"
+            raise UnknownClock(f"{which}: one of them was set during the load, or {rate}")
+
+
+_SPARE = f"""
+SELECT generator, {HOST} AS host,
+    min(least(began - epoch(sent), CASE WHEN error IS NULL THEN epoch(answered) - {{done}} END)) AS spare_s
+FROM requests WHERE host IS NOT NULL AND began IS NOT NULL GROUP BY ALL ORDER BY ALL
+"""  # noqa: S608  # a constant
 
 
 def corrected(column: str) -> str:

@@ -32,8 +32,8 @@ class Observation(Model):
 
     ``counts`` has the counters of each worker by process id and name, if the server remembers them also of workers that
     have died. ``holds`` has the listening sockets of the server (inodes) that each living process has open. A balancer
-    has handled ``balanced`` requests, of which ``queued`` waited in its queue. ``stalls`` has the beginning and end of
-    each stall of a called service, in epoch seconds. ``throttled_s`` is how long the CPU limit kept the container from
+    has handled ``balanced`` requests. ``stalls`` has the beginning and end of each stall of a called service, in epoch
+    seconds. ``throttled_s`` is how long the CPU limit kept the container from
     computing, ``memory_mib`` leaves out the file cache, and ``out_of_memory`` counts processes that the kernel killed.
     A database has ``rows``, each named after the visit that wrote it, and the counters ``connections_max`` and
     ``connections_refused``. ``signals`` has the sums of servers/app/sampled.py, if the probe sits in the workers.
@@ -48,7 +48,6 @@ class Observation(Model):
     throttled_s: float | None
     out_of_memory: int | None
     balanced: int | None
-    queued: int | None
     processor_s: float | None
     memory_mib: float | None
     stalls: tuple[tuple[float, float], ...] = ()
@@ -184,7 +183,6 @@ def parse(text: str) -> Observation:
     interfaces = [line.partition(":") for line in sections.get(SENT, "").splitlines()]  # as proc_pid_net(5) says
     sent = [int(counts.split()[8]) for name, colon, counts in interfaces if colon and name.strip() != "lo"]
     accounted = sections.get("/sys/fs/cgroup/cpuacct/cpuacct.usage")  # version 1
-    queued = _pairs(sections.get("balancer", "")).get("queued")
     # missing if the control group has no CPU controller, or of a kernel before 4.13, which does not count who is killed
     throttled = ("cpu.stat", "throttled_usec", 1e6), ("cpu/cpu.stat", "throttled_time", _NS_PER_S)
     killed = _cgroup_count(sections, ("memory.events", "oom_kill", 1), ("memory/memory.oom_control", "oom_kill", 1))
@@ -202,7 +200,6 @@ def parse(text: str) -> Observation:
         throttled_s=_cgroup_count(sections, *throttled),
         out_of_memory=None if killed is None else int(killed),
         balanced=int(_pairs(sections["balancer"])["served"]) if "balancer" in sections else None,
-        queued=int(queued) if queued else None,
         processor_s=used_s,
         memory_mib=_cgroup_count(sections, *anonymous),
         stalls=tuple(stalls),

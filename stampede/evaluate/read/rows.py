@@ -191,7 +191,7 @@ def write_requests(
                 database.execute(_JOIN_SERVED, {"unprintable": _UNPRINTABLE})
                 database.execute(_NOBODY)
         if clocks := find_clocks(database, machines, others) if machines else None:
-            correct(database, clocks)
+            correct(database, clocks, own=bool(served))
         try:
             database.execute(f"COPY (FROM requests ORDER BY sent, id, generator) TO '{_quoted(part)}' (FORMAT parquet)")
             part.replace(target)

@@ -1,6 +1,6 @@
 """Pictures drawn from the summary: how statistics change with one setting, of the variants or of the loads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import altair as alt
@@ -8,7 +8,6 @@ import altair as alt
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.statistics.stopping import ENOUGH
 from stampede.records.claims import Measure
-from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary
 from stampede.report.figures.drawing import FLOOR_MS, Marks, in_a_row, inline_data, stacked, style_chart
@@ -33,7 +32,7 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
         for key in dict.fromkeys(key for variant in run.variants for key in variant.settings)
         if key != over and len({repr(variant.settings.get(key)) for variant in run.variants}) > 1
     ]
-    panels, expected = [], False
+    panels, marks = [], dict[str, None]()
     for measure in run.curve.values:
         points = []
         for variant in run.variants:
@@ -43,12 +42,9 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
             named = [(variant.settings.get(key), plain_name(key)) for key in differing]  # such as 4 workers, 1 worker
             words = [f"{value} {key.removesuffix('s') if value == 1 else key}" for value, key in named]
             points.append((", ".join(words) or "all", variant.settings[over], row))
-            expected |= row.predicted is not None
-        panels.append(_panel(points, over, measure, log=unit(measure.metric, measure.stat) == "ms"))
+        panels.append(_panel(points, over, measure, marks, log=unit(measure.metric, measure.stat) == "ms"))
     title = f"What changes with {plain_name(over)}{load_suffix(run, load)}"
-    interval = ", its interval" * (run.trials >= ENOUGH)
-    subtitle = f"median of {run.trials} trials{interval}, and each trial" if run.trials > 1 else "1 trial"
-    return style_chart(in_a_row(panels), title, subtitle + "; theory's line is dashed" * expected, None)
+    return style_chart(in_a_row(panels), title, _explained(run, marks), None)
 
 
 _ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="response_time", stat="p99")
@@ -57,7 +53,7 @@ _ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="respo
 def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     """Draw throughput and p99 response time over the number in which the loads differ, with a row for each server.
 
-    Each line is a variant; diamonds are published figures. None: there is no single number in which the loads differ.
+    Each line is a variant. None: there is no single number in which the loads differ.
     """
     loads = run.loads
     names = {name for load in loads for name in load.described}
@@ -71,7 +67,7 @@ def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     servers: dict[str, list[str]] = {}
     for variant in run.variants:
         servers.setdefault(str(variant.settings.get("server")), []).append(variant.name)
-    rows = []
+    rows, marks = [], dict[str, None]()
     for server, mine in servers.items():
         panels = []
         for measure in _ACROSS:
@@ -82,19 +78,27 @@ def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
                 if (row.load, row.metric, row.stat) == (load.name, measure.metric, measure.stat)
                 and row.variant in mine and (row.request_class is None or row.published is not None)
             ]  # fmt: skip
-            panels.append(_panel(points, setting.lower(), measure, legend=server))
+            panels.append(_panel(points, setting.lower(), measure, marks, legend=server))
         rows.append(in_a_row(panels))
-    bars = "its interval" if run.trials >= ENOUGH else "the range of the trials"
-    subtitle = f"median of {plural(run.trials, 'trial')}; bars show {bars}; diamonds are published"
     chart = stacked(rows).resolve_scale(color="independent")
-    return style_chart(chart, f"What changes with {plain_name(setting.lower())}", subtitle, None)
+    return style_chart(chart, f"What changes with {plain_name(setting.lower())}", _explained(run, marks), None)
+
+
+def _explained(run: Run, marks: Iterable[str]) -> str:
+    """Return what the points of a curve show, and its other marks."""
+    bars = "its interval" if run.trials >= ENOUGH else "the range of the trials"
+    points = f"median of {run.trials} trials; bars show {bars}" if run.trials > 1 else "1 trial"
+    return "; ".join([points, *marks])
 
 
 def _panel(
-    points: Sequence[tuple[str, Any, Estimate]], over: str, measure: Measure, *, log: bool = False,
-    legend: str | None = None,
+    points: Sequence[tuple[str, Any, Estimate]], over: str, measure: Measure, told: dict[str, None], *,
+    log: bool = False, legend: str | None = None,
 ) -> alt.LayerChart | alt.FacetChart:  # fmt: skip
-    """Draw a line for each name among the points, which have a setting and an estimate."""
+    """Draw a line for each name among the points, which have a setting and an estimate.
+
+    Add to ``told`` what marks beside the line mean.
+    """
     floor = FLOOR_MS * log
     measured, trials, theory, published = Marks(), Marks(), Marks(), Marks()
     for name, setting, row in points:
@@ -127,12 +131,13 @@ def _panel(
         chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("low:Q"), y2="high:Q"),
         chart.mark_point(filled=True, size=60).encode(y=y, shape=shape),
     ]
-    further: list[tuple[Marks, dict[str, Any]]] = [
-        (trials, {"type": "circle", "size": 22, "opacity": 0.35}),
-        (theory, {"type": "line", "strokeDash": [4, 3]}),
-        (published, {"type": "point", "shape": "diamond", "size": 110, "strokeWidth": 1.6}),
+    further: list[tuple[str, Marks, dict[str, Any]]] = [
+        ("dots are trials", trials, {"type": "circle", "size": 22, "opacity": 0.35}),
+        ("theory's line is dashed", theory, {"type": "line", "strokeDash": [4, 3]}),
+        ("diamonds are published", published, {"type": "point", "shape": "diamond", "size": 110, "strokeWidth": 1.6}),
     ]
-    for marks, look in further:
+    for what, marks, look in further:
         if marks:
+            told[what] = None
             layers.append(alt.Chart(inline_data(marks), mark=alt.MarkDef(**look)).encode(x=x, y=y, color=colour))
     return alt.layer(*layers).properties(width=290, height=260)

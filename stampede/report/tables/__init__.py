@@ -50,9 +50,3 @@ class Table:
         rows = [row for row in self.rows if not figures or any(row[place] not in _EMPTY for place in figures)]
         kept = [place for place in range(len(self.head)) if any(row[place] not in _EMPTY for row in rows)]
         return replace(self, rows=rows).only(kept)
-
-
-def in_one_line(cell: str) -> str:
-    """Return a cell of figures with its detail in parentheses: 8489 (2100 to 9400)."""
-    value, _, detail = cell.partition("\n")
-    return f"{value} ({detail})" if detail else value

@@ -1,10 +1,12 @@
 """Tables of verdicts: on claims, and on published figures."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from stampede.records.claims import Quantity
 from stampede.records.run import Run
-from stampede.records.summary import ClaimRow, PublishedRow, Summary, suspect_trials
+from stampede.records.summary import ClaimRow, PublishedRow, Summary
+from stampede.report.article import article_tables
 from stampede.report.spread import claim_values, spread
 from stampede.report.tables import Table
 from stampede.report.wording import (
@@ -18,6 +20,15 @@ from stampede.report.wording import (
 )
 
 
+def verdict_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield the tables of verdicts: on claims, on the article, and on its figures."""
+    if summary.claims:
+        yield claims_table(run, summary)
+    yield from article_tables(run, summary)
+    if summary.published:
+        yield published_table(run, summary)
+
+
 def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Table:
     """Return the claims with their measured values and verdicts; ``explained``: also what each bound means."""
     rows = []
@@ -25,7 +36,7 @@ def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Tabl
     shared = reasons[:1] if len(reasons) > 1 and len({*reasons}) == 1 else []
     doubts = _repeated(summary.claims)
     for claim, row in zip(run.claims, summary.claims, strict=True):
-        why = _why(row, _unless_all(summary, suspect_of(run, summary, claim.quantities)), {*shared, *doubts})
+        why = _why(run, summary, row, claim.quantities, {*shared, *doubts})
         says = row.says + (f" — {'; '.join(why)}" if why else "")
         says += f"\nbound: {bound_phrase(claim)}" if explained else ""
         value = claim_value(row)
@@ -51,13 +62,15 @@ def _doubt_told(doubts: Sequence[str]) -> list[str]:
     return [f"suspect: trials are in doubt, for example because {doubts[0]}"] if doubts else []
 
 
-def _unless_all(summary: Summary, suspect: str) -> str:
-    """Return how many trials are suspect, but nothing if all of the run are, as its first sentence says."""
-    return "" if all(trial.verdict == "suspect" for trial in summary.trials) else suspect
+def _why(
+    run: Run, summary: Summary, row: ClaimRow | PublishedRow, of: Sequence[Quantity | PublishedRow],
+    told: Collection[str],
+) -> list[str]:  # fmt: skip
+    """Return why a verdict is undecided or invalid, and how many trials are suspect and why, unless it was told.
 
-
-def _why(row: ClaimRow | PublishedRow, suspect: str, told: Collection[str]) -> list[str]:
-    """Return why a verdict is undecided or invalid, and how many trials are suspect and why, unless it was told."""
+    If all trials of the run are suspect, its first sentence says so.
+    """
+    suspect = "" if all(trial.verdict == "suspect" for trial in summary.trials) else suspect_of(run, summary, of)
     reasons = [row.reason] if row.reason and row.reason not in told else []
     doubt = [row.doubt] if row.doubt and row.doubt not in told else []
     return [*reasons, *filter(None, [": ".join(filter(None, [suspect, *doubt]))])]
@@ -67,10 +80,7 @@ def published_table(run: Run, summary: Summary) -> Table:
     """Return the published rows with their verdicts, and their figures that were not reproduced."""
     rows, doubts = [], _repeated(summary.published)
     for row in summary.published:
-        suspect = suspect_trials(
-            trial for trial in summary.trials if (trial.variant, trial.load) == (row.variant, row.load)
-        )
-        why = "; ".join(_why(row, _unless_all(summary, suspect), doubts))
+        why = "; ".join(_why(run, summary, row, [row], doubts))
         what = published_quantity(run, row) + (f" — {why}" if why else "")
         rows.append((verdict_phrase(row.verdict, row.suspect), what, figures_phrase(row)))
     figures = [figure for row in summary.published for figure in row.figures]

@@ -7,14 +7,15 @@ and cancels the step that the trial is in.
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from stampede.docker.client import DockerError, Machine, together
 from stampede.docker.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
+from stampede.docker.cluster.images import image_difference
 from stampede.docker.cluster.network import create_network, retry_joining
 from stampede.docker.commands import in_words
 from stampede.docker.containers import SERVICE, ContainerInfo, containers_of, is_generator
@@ -46,15 +47,6 @@ AT_ONCE = 2
 slowly, and gives up after 20 s."""
 K6_STOPS_WITHIN_S = 10
 UNHEALTHY = "the servers did not become healthy"
-
-
-@contextmanager
-def failing(reason: str) -> Iterator[None]:
-    """Turn a DockerError into TrialFailed with a reason before it."""
-    try:
-        yield
-    except DockerError as error:
-        raise TrialFailed(f"{reason}: {error}") from None
 
 
 @dataclass(eq=False)
@@ -197,6 +189,8 @@ class Trial:
             generators = [k6_service(number) for number in range(1, load.generators + 1)]
             await self._compose("create", [*generators, *(["client"] if load.client else [])])
             self.containers = await containers_of(self.project, self.engines.machines)
+            if overlay and (reason := await asyncio.to_thread(image_difference, self.containers)):
+                raise TrialFailed(reason)
             for generator in [each for each in self.generators if not each.machine.shares_files]:
                 await bring_scripts(generator, variant.workload.load_files if variant.workload else None)
         except TimeoutError:
@@ -234,8 +228,9 @@ class Trial:
 
         front = self.front
         try:
-            with failing("a single request before the load was not answered"):
-                self.calibration = await calibration.calibrate(self.planned.load, at_work_ms)
+            self.calibration = await calibration.calibrate(self.planned.load, at_work_ms)
+        except DockerError as error:
+            raise TrialFailed(f"a single request before the load was not answered: {error}") from None
         except (ValueError, KeyError) as error:
             problem = f"a single request before the load got an answer that the lab cannot read: {error}"
             raise TrialFailed(problem) from None
@@ -265,11 +260,13 @@ class Trial:
         write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
         try:
             for generator in self.generators:
-                with failing(f"{generator.service} did not start"):
+                try:
                     if not generator.machine.shares_files:
                         begins = f"START_AT_MS={1000 * samplers.begins_at(generator.machine, at):.0f}\n"
                         await bring(generator, RESULTS_THERE, {"start.env": begins.encode()})
                     await generator.machine.call("container", "start", generator.id)
+                except DockerError as error:
+                    raise TrialFailed(f"{generator.service} did not start: {error}") from None
             async with asyncio.timeout(at - time.time() + within_s):
                 replacing = asyncio.create_task(replace_workers(self, at))
                 try:

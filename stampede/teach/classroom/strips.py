@@ -123,6 +123,7 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: Experiment) -> list[
     """
     load = next(iter(own.all_loads))
     words_of = {_key(*claim.with_load(load).quantities) + claim.bound: claim.says for claim in own.claims}
+    published = {f"{of.variant} {of.load or load} {of.request_class} {of.metric}" for of in own.published}
     claims: dict[str, list[Strip]] = {}
     figures: dict[str, list[Strip]] = {}
     for laptop in laptops:
@@ -136,7 +137,7 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: Experiment) -> list[
     return made + [
         _joined("", all_of)
         for key, all_of in figures.items()
-        if key not in shown and (len(all_of) > 1 or key.partition(" ")[0] in own.variants)
+        if key not in shown and key.rpartition(" ")[0] in published
     ]
 
 

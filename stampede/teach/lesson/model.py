@@ -4,7 +4,7 @@ from typing import Literal, get_args, get_origin
 
 from pydantic import Field, FiniteFloat, ValidationError
 
-from stampede.errors import WrongUse
+from stampede.errors import Misplaced, WrongUse
 from stampede.evaluate.metrics import unit
 from stampede.experiment.entries import ClaimEntry, QuantityEntry
 from stampede.experiment.file import WORDING, read_experiment
@@ -70,8 +70,32 @@ class Lesson(Model):
 
 
 def read_lesson() -> Lesson:
-    """Read the lesson. The tests check that its steps fit their experiments."""
-    return YamlFile(LESSONS / "lesson.yaml", WORDING).read_as(Lesson)
+    """Read the lesson. Raise WrongUse with the place of the first name that does not fit."""
+    file = YamlFile(LESSONS / "lesson.yaml", WORDING)
+    lesson = file.read_as(Lesson)
+    try:
+        for number in range(len(lesson.steps)):
+            _check(lesson, number)
+    except Misplaced as error:
+        raise file.mistake(str(error), *error.place) from None
+    return lesson
+
+
+def _check(lesson: Lesson, number: int) -> None:
+    """Raise Misplaced if a step has the name of an earlier one, or names what its experiment does not have."""
+    step, place = lesson.steps[number], ("steps", number)
+    if step.name in [earlier.name for earlier in lesson.steps[:number]]:
+        raise Misplaced(f"there are two steps {step.name}", *place, "name")
+    experiment, exercise, inside = step_experiment(lesson, step), step.exercise, (*place, "exercise")
+    for asking, asked in enumerate(step.predict):
+        experiment.check_entry(asked.value, *place, "predict", asking, "value")
+    experiment.check_variant(exercise.variant, *inside, "variant")
+    known_settings = list(type(experiment.variants[exercise.variant]).model_fields)
+    for setting, name in enumerate(exercise.settings):
+        if name not in known_settings:
+            known = nearest_first(name, known_settings)
+            raise Misplaced(f"{exercise.variant} has no setting {name}; it has {known}", *inside, "settings", setting)
+    experiment.check_entry(exercise.check.value, *inside, "check", "value")
 
 
 def step_experiment(lesson: Lesson, step: LessonStep) -> Experiment:
