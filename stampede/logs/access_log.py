@@ -1,4 +1,4 @@
-"""Requests of access logs, by route.
+"""Requests of access logs, by route, and a file for ``stampede advise`` from them.
 
 A log holds what must not leave it: query strings, tokens in paths, addresses and agents of users. Only methods, the
 fixed parts of paths, counts and durations are taken from it; whole targets only to be sent again.
@@ -15,21 +15,21 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
+import numpy.typing as npt
 
 from stampede.errors import WrongUse
-from stampede.logs.durations import NO_UNIT, DurationSource
+from stampede.logs.durations import ASSUMED, HOW, NO_UNIT, DurationSource
 from stampede.logs.formats import KNOWN, UNITS, Formats
 from stampede.logs.reading import LoggedRequest, opened_log, without_durations
 from stampede.records.model import name_from
+from stampede.records.plural import plural
 from stampede.records.unprintable import UNPRINTABLE
+from stampede.resources import Found
 
 MOST_CLASSES = 20
-MOST_ALIKE = 10
-"""If more routes than this differ in one part of their paths only, this part is the name of a thing, not of a route."""
 DURATIONS = 50
 """How many durations describe a class. Each of them is the mean of as many requests, so that their mean is right."""
-FARTHEST_S = 366 * 24 * 3600
-"""A request that is farther from half of the others has a wrong time, or is of another time."""
+_UNKNOWN = -1.0
 _FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<=/)\d+(?=/|$)")
 _NAME_OF_A_THING = re.compile(
@@ -39,34 +39,37 @@ _NAME_OF_A_THING = re.compile(
 
 @dataclass
 class Route:
-    """The requests of one method for one route."""
+    """The requests of one method for one route: when each ended, in seconds since 1970, and how long it took."""
 
     failed: int = 0
     ends: "array[float]" = field(default_factory=lambda: array("d"))
-    """When each request ended, in seconds since 1970."""
-    seconds: "array[float]" = field(default_factory=lambda: array("d"))
-    """How long those requests took of which the log has a duration."""
-    timed_ends: "array[float]" = field(default_factory=lambda: array("d"))
-    """When each of those requests ended."""
+    lasted: "array[float]" = field(default_factory=lambda: array("d"))
+    """Seconds; _UNKNOWN where the log has no duration."""
 
     @property
     def requests(self) -> int:
         """How many requests were counted."""
         return len(self.ends)
 
+    @property
+    def seconds(self) -> npt.NDArray[np.float64]:
+        """How long those requests took of which the log has a duration."""
+        lasted = np.asarray(self.lasted, dtype=np.float64)
+        return np.asarray(lasted[lasted != _UNKNOWN])
+
     def add(self, other: "Route") -> None:
         """Count the requests of another route, too."""
         self.failed += other.failed
         self.ends.extend(other.ends)
-        self.seconds.extend(other.seconds)
-        self.timed_ends.extend(other.timed_ends)
+        self.lasted.extend(other.lasted)
 
 
 @dataclass
 class AccessLog:
     """What was found in logs. ``first`` and ``last`` are seconds since 1970.
 
-    ``sources`` say where the durations of each file are.
+    ``sources`` say where the durations of each file are. ``astray`` requests are left out because they are more than
+    a year from half of the others: a clock or a line is wrong, or is of another time.
     """
 
     routes: dict[tuple[str, str], Route] = field(default_factory=dict)
@@ -75,15 +78,17 @@ class AccessLog:
     left_out: "Counter[str]" = field(default_factory=Counter)
     unreadable: int = 0
     astray: int = 0
-    """How many requests are left out because they are more than FARTHEST_S from half of the others."""
-    without: int = 0
-    """How many of the counted requests have no duration."""
     sources: dict[str, DurationSource] = field(default_factory=dict)
 
     @property
     def requests(self) -> int:
         """How many requests were counted."""
         return sum(route.requests for route in self.routes.values())
+
+    @property
+    def without(self) -> int:
+        """How many of the counted requests have no duration."""
+        return sum(route.requests - len(route.seconds) for route in self.routes.values())
 
     @property
     def warning(self) -> str | None:
@@ -132,50 +137,31 @@ def read_logs(
             for batch in opened.batches():
                 log.unreadable += len(batch.unreadable)
                 for request in batch.requests():
-                    if request.method in methods:
-                        _count(log, request)
-                    else:
+                    if request.method not in methods:
                         log.left_out[request.method] += 1
+                        continue
+                    key = request.method, route_of(request.target)
+                    if not (route := log.routes.get(key)):
+                        route = log.routes[key] = Route()
+                    route.failed += request.status >= 500
+                    route.ends.append(request.at)
+                    route.lasted.append(_UNKNOWN if request.took_s is None else request.took_s)
     if log.requests < 2:
         others = ", ".join(f"{count} {name}" for name, count in log.left_out.most_common(3))
         raise WrongUse(f"The log has {log.requests} requests with {', '.join(methods)}, and {others or 'no others'}.",
                        hint="--methods GET,HEAD,POST counts further methods.")  # fmt: skip
-    _leave_out_astray(log)
+    middle = float(np.median(np.concatenate([np.asarray(route.ends) for route in log.routes.values()])))
+    for key, route in [*log.routes.items()]:
+        near = np.abs(np.asarray(route.ends) - middle) <= 366 * 24 * 3600
+        if not near.all():
+            log.astray += int(np.sum(~near))
+            route.ends, route.lasted = (array("d", np.asarray(of)[near]) for of in (route.ends, route.lasted))
+        if not near.any():
+            del log.routes[key]
     log.first = min(min(route.ends) for route in log.routes.values())
     log.last = max(max(route.ends) for route in log.routes.values())
     log.routes = _without_names_of_things(log.routes)
     return log
-
-
-def _leave_out_astray(log: AccessLog) -> None:
-    """Leave out the requests whose times are so far from the others that a clock or a line must be wrong."""
-    middle = float(np.median(np.concatenate([np.asarray(route.ends) for route in log.routes.values()])))
-    for key, route in [*log.routes.items()]:
-        near, timed = (np.abs(np.asarray(of) - middle) <= FARTHEST_S for of in (route.ends, route.timed_ends))
-        if near.all():
-            continue
-        log.astray += int(np.sum(~near))
-        log.without -= int(np.sum(~near)) - int(np.sum(~timed))
-        route.ends, route.timed_ends, route.seconds = (
-            array("d", np.asarray(of)[which])
-            for of, which in ((route.ends, near), (route.timed_ends, timed), (route.seconds, timed))
-        )
-        if not near.any():
-            del log.routes[key]
-
-
-def _count(log: AccessLog, line: LoggedRequest) -> None:
-    key = line.method, route_of(line.target)
-    if not (route := log.routes.get(key)):
-        route = log.routes[key] = Route()
-    route.ends.append(line.at)
-    if line.status >= 500:
-        route.failed += 1
-    if line.took_s is None:
-        log.without += 1
-    else:
-        route.seconds.append(line.took_s)
-        route.timed_ends.append(line.at)
 
 
 def read_requests(path: Path, formats: Formats = KNOWN) -> Iterator[LoggedRequest]:
@@ -205,7 +191,7 @@ def _route(target: str) -> str:
 
 
 def _without_names_of_things(routes: dict[tuple[str, str], Route]) -> dict[tuple[str, str], Route]:
-    """Return routes in which a part of a path that has many values stands as {name}."""
+    """Return routes in which a part of a path that has more than ten values stands as {name}."""
     deepest = max(path.count("/") for _, path in routes)
     for place in range(1, deepest + 1):
         alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
@@ -215,7 +201,7 @@ def _without_names_of_things(routes: dict[tuple[str, str], Route]) -> dict[tuple
                 like = "/".join([*parts[:place], "{name}", *parts[place + 1 :]])
                 alike.setdefault((method, like), []).append((method, path))
         for like_these, these in alike.items():
-            if len(these) > MOST_ALIKE:
+            if len(these) > 10:
                 merged = Route()
                 for route in these:
                     merged.add(routes.pop(route))
@@ -223,7 +209,7 @@ def _without_names_of_things(routes: dict[tuple[str, str], Route]) -> dict[tuple
     return routes
 
 
-def representative_durations(seconds: Sequence[float]) -> list[float]:
+def representative_durations(seconds: npt.ArrayLike) -> list[float]:
     """Return at most DURATIONS durations in order, which stand for all those of a class, and have the same mean."""
     ordered = np.sort(np.asarray(seconds, dtype=float))
     groups = min(DURATIONS, len(ordered))
@@ -236,3 +222,103 @@ def class_name(method: str, path: str, names: "Counter[str]") -> str:
     name = name_from(f"{method} {path}", "request")[:40].strip("-")
     names[name] += 1
     return name if names[name] == 1 else f"{name}-{names[name]}"
+
+
+def describe_log(log: AccessLog, of: str, cores: int, limits: Found | None = None) -> str:
+    """Return the file for ``stampede advise``: the most frequent routes as classes, and all others as one class.
+
+    ``limits`` are those of the cgroup of this command, which the machine with so many ``cores`` may have.
+    """
+    lasts_s = max(log.last - log.first, 1.0)
+    left_out = ", ".join(f"{count:,} {name}" for name, count in log.left_out.most_common())
+    lines = [f"# From {of}: {log.requests:,} requests in {lasts_s:,.0f} s."]
+    if left_out:
+        lines.append(f"# Left out: {left_out}. --methods GET,HEAD,POST counts further methods.")
+    if log.unreadable:
+        lines.append(f"# Lines without a format that the lab knows: {log.unreadable:,}.")
+    if log.astray:
+        lines.append(f"# Left out, because they are more than a year from the others: {plural(log.astray, 'request')}.")
+    lines += _of_durations(log)
+    lines += [
+        f"cpus: {limits['cpus'][0]:g}  # a guess: the limit of {limits['cpus'][1]}" if limits and "cpus" in limits else
+        f"cores: {cores}  # a guess: as many as this machine has",
+        f"memory_mib: {limits['memory_mib'][0]}  # a guess: the limit of {limits['memory_mib'][1]}" if limits
+        and "memory_mib" in limits else "memory_mib: 1024  # a guess: the memory for all workers together",
+        "# worker_mib: 80  # the memory of one of your workers; without it, the advice has no column of memory",
+    ]  # fmt: skip
+    ends = np.sort(np.concatenate([np.asarray(route.ends) for route in log.routes.values()]))
+    most = int((np.searchsorted(ends, ends + 60) - np.arange(len(ends))).max())
+    if lasts_s >= 180 and most >= 60 and (peak := most / 60 / (log.requests / lasts_s)) >= 1.25:
+        lines.append(f"peak: {peak:.3g}  # in the busiest minute, {most / 60:.3g} requests came per second")
+    lines.append("classes:")
+    ordered = sorted(log.routes.items(), key=lambda item: (-item[1].requests, item[0]))
+    chosen = ordered if len(ordered) <= MOST_CLASSES else ordered[: MOST_CLASSES - 1]
+    names: Counter[str] = Counter()
+    classes = [(class_name(method, path, names), f"{method} {path}", route) for (method, path), route in chosen]
+    if further := ordered[len(chosen) :]:
+        others = Route()
+        for _, route in further:
+            others.add(route)
+        classes.append((class_name("", "others", names), f"{len(further)} further routes", others))
+    for name, what, route in classes:
+        failed = f"; {route.failed:,} ended with a status from 500 on" if route.failed else ""
+        shown = "".join(character if character.isprintable() else "?" for character in what[:80])
+        lines.append(f"  {name}:  # {shown}: {route.requests / log.requests:.1%} of the requests{failed}")
+        lines.append(f"    per_second: {route.requests / lasts_s:.4g}")
+        means = [f"{seconds:.4g}" for seconds in representative_durations(route.seconds)] if len(route.seconds) else []
+        rows, more = [", ".join(means[start : start + 10]) for start in range(0, len(means), 10)], ",\n" + 14 * " "
+        takes_s = f"[{more.join(rows)}]" if len(means) > 1 else "".join(means)
+        unknown = " # write how many seconds a request takes; the log has no durations of these requests"
+        lines.append(f"    takes_s: {takes_s or unknown}")
+    return "\n".join(lines) + "\n"
+
+
+def _of_durations(log: AccessLog) -> list[str]:
+    lines = []
+    for file, source in log.sources.items():
+        at = f"{file}: " if len(log.sources) > 1 else ""
+        if source.says:
+            lines.append(f"# Durations: {at}{source.says}{f', {ASSUMED}' if source.assumed else ''}.")
+        else:
+            lines.append(f"# No durations: {at}no field of the log is known to be one. Add one by name, {HOW}.")
+            lines += [f"#   {note}" for note in source.notes]
+    if log.without == log.requests:
+        return lines
+    if log.without:
+        lines.append(f"# {log.without:,} of {log.requests:,} requests have no duration.")
+    slow = slow_together(list(log.routes.values()))
+    if log.clock == "server":
+        lines.append("# They are a server's own, so they begin when a worker takes the request.")
+    else:
+        whose = "They are a balancer's, so" if log.clock == "balancer" else "If they are a balancer's,"
+        lines.append(f"# {whose} they include the time that a request waited for a worker.")
+    lines += [f"clock: {log.clock}"] if log.clock else []
+    if log.clock != "server" and slow >= 0.05:
+        lines.append(
+            f"# {slow:.0%} of the requests took much longer than usual, at moments at which all did: they waited."
+        )
+        lines.append("waits: true")
+    elif log.clock != "server":
+        lines.append("# Prefer a log of a time when nobody waited.")
+    return [
+        *lines,
+        "# No log says which part of its duration a request computes. A class without computes is therefore ranked as",
+        "# if it computed 0, 50 and 100 % of it. make try measures it: processor time beside the durations.",
+    ]
+
+
+def slow_together(routes: Sequence[Route]) -> float:
+    """Return the share of requests that were slow at a moment at which all were.
+
+    Twenty requests that end after each other are a group. A group is slow if nine in ten of its requests took three
+    times as long as the quick requests of the same route (the tenth of them that is quickest), and 50 ms more.
+    Durations that differ by chance make hardly any such group; a queue makes nothing else.
+    """
+    timed = [route for route in routes if len(route.seconds) >= 20]
+    if not timed:
+        return 0.0
+    ends = np.concatenate([np.asarray(route.ends)[np.asarray(route.lasted) != _UNKNOWN] for route in timed])
+    quick = [(route.seconds, np.quantile(route.seconds, 0.1)) for route in timed]
+    slow = np.concatenate([(seconds > 3 * least) & (seconds > least + 0.05) for seconds, least in quick])
+    slow = slow[np.argsort(ends, kind="stable")]
+    return float((slow[: len(slow) // 20 * 20].reshape(-1, 20).mean(axis=1) >= 0.9).mean())

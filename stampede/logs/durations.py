@@ -8,7 +8,7 @@ another field. What is not believed is said, with the reason.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -35,51 +35,42 @@ ASSUMED = "as nothing says another unit (--unit ms)"
 HOW = "nginx: rt=$request_time; gunicorn: rt=%(L)s; Apache: duration_us=%D"
 FEW, ENOUGH = 5, 20
 """From so many lines on, it counts whether numbers vary, and from so many whether they follow something else."""
-QUICK_S, AT_ONCE = 1.0, 200
-"""If nine in ten requests took longer, or so many were at work at once, decimal numbers may be milliseconds."""
 LONG_S = 30.0
 """If half of the requests took longer in the unit that UNIT says, the numbers are no durations in this unit."""
-A_TIME = 1e9
-"""Numbers above this are seconds or milliseconds since 1970."""
 DECIMALS = 3
 """nginx writes so many decimals, and gunicorn more."""
-_A_LENGTH, _PER_CHARACTER = 100, 4.0
-_MOST_COLUMNS = 100
-_COARSE = 0.05
+_A_LENGTH = 100
 _UNITS_HINT = (
     "--unit us for gunicorn's %(D)s and Apache's %D, --unit ms for %(M)s, --unit ns for Go and structlog; --unit none "
-    "if it is no "
-    "duration. Whole seconds (%(T)s, %T) are too coarse."
+    "if it is no duration. Whole seconds (%(T)s, %T) are too coarse."
 )
 MOST_LINES = 0.9
 """A column is one that at least so many of the lines have."""
-
 _IN_WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 Floats = npt.NDArray[np.float64]
+Sample = Sequence[tuple[int, Entry]]
+"""The first entries of a log, each with the number of its line."""
 
 
 @dataclass(frozen=True)
 class DurationSource:
     """Where the durations of a log are: ``take`` returns the duration of an entry in seconds, if it has one.
 
-    ``says`` is the place in words; empty: the log has no durations. ``format`` is that of most entries.
+    ``says`` is the place in words; empty: the log has no durations. ``notes`` say what is not believed, and why.
+    ``rest`` is a pattern of all that follows the head of a line, whose group ``value`` is the duration as it is
+    written; ``seconds`` returns it in seconds. ``format`` is that of most entries. ``assumed`` is the field that counts
+    as seconds although nothing says its unit; empty: something says it.
     """
 
     says: str
     clock: Clock | None = None
     take: Callable[[Entry], float | None] = field(default=lambda _: None, compare=False)
     notes: tuple[str, ...] = ()
-    """What is not believed, and why."""
     rest: str = ".*"
-    """A pattern of all that follows the head of a line, whose group ``value`` is the duration as it is written."""
     seconds: Callable[[str], float | None] = field(default=lambda _: None, compare=False)
-    """Returns in seconds what this group holds, or the value of ``key``."""
-    key: str = ""
-    """The name of the field that is the duration, if it has one."""
     format: Format | JsonFormat | None = None
     assumed: str = ""
-    """The field that counts as seconds although nothing says its unit; empty: something says it."""
 
     @property
     def recognised(self) -> str:
@@ -88,16 +79,21 @@ class DurationSource:
         return f"{self.format.name if self.format else 'no format'}; durations: {self.says or 'none'}{assumed}"
 
 
-def find_durations(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource:
-    """Return where the durations of a log are. ``sample``: its first entries, each with the number of its line.
+def find_durations(sample: Sample, unit: str, file: str) -> DurationSource:
+    """Return where the durations of a log are. Raise WrongUse if a number may be one, and nothing says its unit.
 
-    Raise WrongUse if a whole number may be a duration, and nothing says its unit.
+    They are where the format has them, or where most lines have a name of durations; else in a column, else where any
+    line has a name.
     """
     entries = [entry for _, entry in sample]
     [(most, _)] = Counter(entry.format for entry in entries).most_common(1)
     notes: list[str] = []
-    for find in (_of_format, partial(_of_name, least=len(sample) / 2), _of_columns, partial(_of_name, least=1)):
-        if (found := find(sample, unit, file)).says:
+    finders: tuple[Callable[[], DurationSource], ...] = (
+        lambda: _of_format(sample), lambda: _of_name(sample, unit, file, len(sample) / 2),
+        lambda: _of_columns(sample, unit, file), lambda: _of_name(sample, unit, file, 1),
+    )  # fmt: skip
+    for find in finders:
+        if (found := find()).says:
             return replace(found, format=found.format or most)
         notes += found.notes
     unknown: dict[str, list[str]] = {}
@@ -110,26 +106,24 @@ def find_durations(sample: Sequence[tuple[int, Entry]], unit: str, file: str) ->
     return DurationSource("", notes=tuple(dict.fromkeys(notes)), format=most)
 
 
-def _of_format(sample: Sequence[tuple[int, Entry]], _unit: str, _file: str) -> DurationSource:
+def _of_format(sample: Sample) -> DurationSource:
     known = Counter(entry.format for _, entry in sample if entry.own_s is not None)
     if not known:
         return DurationSource("")
     [(most, _)] = known.most_common(1)
-    match most:
-        case Format(name=name, duration=duration):
-            written = {entry.own_unit for _, entry in sample if entry.format == most}
-            units = [unit for unit in UNITS if unit in written]
-            says = f"{duration} of {name}, in {' or '.join(_IN_WORDS[unit] for unit in units)}"
-        case JsonFormat(name=name, duration=pair):
-            key, unit = pair or ("", "s")
-            units, says = [unit], f"{key} of {name}, in {_IN_WORDS[unit]}"
+    if isinstance(most, Format):
+        written = {entry.own_unit for _, entry in sample if entry.format == most}
+        name, units = most.duration, [unit for unit in UNITS if unit in written]
+    else:
+        name, units = most.duration[0] if most.duration else "", [most.duration[1] if most.duration else "s"]
+    says = f"{name} of {most.name}, in {' or '.join(_IN_WORDS[unit] for unit in units)}"
     numbers = np.array([entry.own_s for _, entry in sample if entry.format == most and entry.own_s is not None])
     if units == ["s"] and len(numbers) >= FEW and (reason := _too_coarse(numbers, "s")):
         return DurationSource("", notes=(f"{says}, is no duration: {reason}.",))
     return DurationSource(says, most.clock, lambda entry: entry.own_s if entry.format == most else None, format=most)
 
 
-def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, *, least: float) -> DurationSource:
+def _of_name(sample: Sample, unit: str, file: str, least: float) -> DurationSource:
     """Return the named field that comes first in DURATIONS, of those that so many lines have at least."""
     names = Counter(
         name
@@ -148,8 +142,7 @@ def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, *, least
     return DurationSource("", notes=tuple(notes))
 
 
-def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource | str:
-    """Return a named field as the durations of a log, or why it does not hold them."""
+def _named(name: str, sample: Sample, unit: str, file: str) -> DurationSource | str:
     base, own = duration_name(name) or ("", "")
     field = _field(f"{name}=…", lambda entry: entry.named.get(name, ""), sample)
     if len(field.values) >= FEW and not field.numbers.any():
@@ -158,25 +151,26 @@ def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str)
     if known == "s" and (reason := _too_coarse(field.numbers, "s")):
         return f"{field.says} is no duration: {reason}."
     is_nginx = DURATIONS.get(base) == "s" and max(field.decimals) == DECIMALS
-    is_gunicorn = DURATIONS.get(base) == "s" and field.decimals == {6}
-    are_seconds = is_nginx or is_gunicorn
+    are_seconds = is_nginx or (DURATIONS.get(base) == "s" and field.decimals == {6})  # gunicorn's
     said = known or _unit_of(field, unit, file, sample, are_seconds=are_seconds, is_usual=are_seconds)
-    in_seconds = is_nginx and said in ("", "s")
-    clock: Clock | None = "balancer" if in_seconds else "server" if field.decimals == {6} and not known else None
+    clock: Clock | None = "server" if field.decimals == {6} and not known else None
 
     def seconds(text: str) -> float | None:
         return seconds_of(text, said or "s")
 
-    says = f"{field.says}, in {_IN_WORDS[said or 's']}"
-    return DurationSource(says, clock, lambda entry: seconds(field.text_of(entry)), rest=rest_with(name),
-                          seconds=seconds, key=name, assumed="" if said or are_seconds else field.says)  # fmt: skip
+    return DurationSource(
+        f"{field.says}, in {_IN_WORDS[said or 's']}", "balancer" if is_nginx and said in ("", "s") else clock,
+        lambda entry: seconds(field.text_of(entry)), rest=rest_with(name), seconds=seconds,
+        assumed="" if said or are_seconds else field.says,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class _Field:
     """A field after the head of each line: its words for people, its text in an entry, and its numbers in the sample.
 
-    ``rows``: where in the sample the numbers stand.
+    ``rows``: where in the sample the numbers stand. ``kind`` is what is written beside all of them: a unit, decimals,
+    or nothing. ``seconds`` are the numbers if those without a unit are seconds.
     """
 
     says: str
@@ -187,36 +181,41 @@ class _Field:
 
     @property
     def numbers(self) -> Floats:
-        """The numbers as they are written."""
         return np.array([value.number for value in self.values])
 
     @property
     def decimals(self) -> set[int]:
-        """How many decimals the numbers have."""
         return {value.decimals for value in self.values}
 
     @property
     def kind(self) -> str:
-        """What is written beside all numbers: a unit, decimals, or nothing."""
         return "unit" if all(value.unit for value in self.values) else "decimal" if any(self.decimals) else "whole"
 
     @property
     def seconds(self) -> Floats:
-        """The numbers in seconds, if those without a unit are seconds."""
         return np.array([value.number * UNITS[value.unit or "s"] for value in self.values])
 
 
-def _field(says: str, text_of: Callable[[Entry], str], sample: Sequence[tuple[int, Entry]]) -> _Field:
+def _field(says: str, text_of: Callable[[Entry], str], sample: Sample) -> _Field:
     found = [(row, value) for row, (_, entry) in enumerate(sample) if (value := parse_value(text_of(entry)))]
     return _Field(says, text_of, [row for row, _ in found], [value for _, value in found])
 
 
-def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource:
+def _of_columns(sample: Sample, unit: str, file: str) -> DurationSource:
     entries = [entry for _, entry in sample]
-    [(width, _)] = Counter(len(entry.fields) for entry in entries).most_common(1)
-    columns = [
-        column for place in range(width if width <= _MOST_COLUMNS else 0) if (column := _column(sample, place, width))
-    ]
+    [(width, lines)] = Counter(len(entry.fields) for entry in entries).most_common(1)
+    known = entries[0].format
+    where = "beside the request" if isinstance(known, Format) and known.is_free else "after the size of the answer"
+    columns = []
+    for place in range(width if width <= 100 else 0):
+
+        def text_of(entry: Entry, place: int = place) -> str:
+            return entry.fields[place] if len(entry.fields) == width else ""
+
+        column, empty = _field("", text_of, sample), sum(text_of(entry) == "-" for entry in entries)
+        if column.values and len(column.values) + empty >= MOST_LINES * lines:
+            says = f"field {place + 1} {where} ({', '.join(map(_written, column.values[:3]))}, …)"
+            columns.append(replace(column, says=says, rest=rest_at(place, width)))
     doubts = {column.says: next(_doubts(column, entries), None) for column in columns}
     notes = [f"{says} is no duration: {doubt}." for says, doubt in doubts.items() if doubt]
     for kind in ("unit", "decimal"):
@@ -240,28 +239,11 @@ def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> Du
     return _source(believed[0], unit, file, sample)
 
 
-def _column(sample: Sequence[tuple[int, Entry]], place: int, width: int) -> _Field | None:
-    """Return the numbers in one place after the head; None: too few of the lines have a number or ``-`` there."""
-
-    def text_of(entry: Entry) -> str:
-        return entry.fields[place] if len(entry.fields) == width else ""
-
-    column = _field("", text_of, sample)
-    empty = sum(text_of(entry) == "-" for _, entry in sample)
-    lines = sum(len(entry.fields) == width for _, entry in sample)
-    if not column.values or len(column.values) + empty < MOST_LINES * lines:
-        return None
-    shown = ", ".join(map(_written, column.values[:3]))
-    is_free = isinstance(known := sample[0][1].format, Format) and known.is_free
-    says = f"field {place + 1} {'beside the request' if is_free else 'after the size of the answer'} ({shown}, …)"
-    return replace(column, says=says, rest=rest_at(place, width))
-
-
 def _doubts(column: _Field, entries: Sequence[Entry]) -> Iterator[str]:
     """Yield why a column of bare numbers is not believed to hold durations."""
     numbers, lines = column.numbers, len(column.numbers)
     whole, decimal = column.kind == "whole", column.kind == "decimal"
-    if numbers.min() > A_TIME:
+    if numbers.min() > 1e9:  # seconds or milliseconds since 1970
         yield "it is a time of day"
     if decimal and max(column.decimals) < DECIMALS:
         yield "it has fewer than three decimals; nginx writes three, and gunicorn six"
@@ -285,7 +267,7 @@ def _doubts(column: _Field, entries: Sequence[Entry]) -> Iterator[str]:
         yield "it follows the size of the answer"
     asked = [len(entry.target) + sum(map(len, entry.fields[:2])) for entry in of_each]
     more = np.cov(numbers, asked)[0, 1] / max(float(np.var(asked, ddof=1)), 1e-9)  # with each character of the request
-    if lines >= ENOUGH and _correlation(numbers, asked) > 0.9 and more < _PER_CHARACTER:
+    if lines >= ENOUGH and _correlation(numbers, asked) > 0.9 and more < 4:
         yield "it follows the length of the request"
     low, high = np.quantile(numbers, (0.01, 0.99))
     if lines >= ENOUGH and low >= _A_LENGTH and high <= min(100 * _A_LENGTH, 4 * low):
@@ -293,7 +275,7 @@ def _doubts(column: _Field, entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def _too_coarse(numbers: Floats, unit: str) -> str | None:
-    if (numbers == np.floor(numbers)).all() and (none := np.mean(numbers == 0)) > (_COARSE if unit == "s" else 0.5):
+    if (numbers == np.floor(numbers)).all() and (none := np.mean(numbers == 0)) > (0.05 if unit == "s" else 0.5):
         return f"whole numbers are too coarse, because {none:.0%} of them are 0"
     return None
 
@@ -305,27 +287,23 @@ def _correlation(numbers: npt.ArrayLike, others: npt.ArrayLike) -> float:
 
 def _longest(columns: Sequence[_Field]) -> _Field | None:
     """Return the column that is never the shorter: the duration of a request contains all its parts."""
-    if not columns:
-        return None
-    best = max(columns, key=lambda column: column.seconds.sum())  # of equal columns the first
+    best = max(columns, key=lambda column: column.seconds.sum(), default=None)  # of equal columns the first
     for other in columns:
-        both, at, there = np.intersect1d(best.rows, other.rows, return_indices=True)
-        if len(both) and np.mean(best.seconds[at] >= other.seconds[there] - 0.002) < 0.98:
+        both, at, there = np.intersect1d(best.rows if best else [], other.rows, return_indices=True)
+        if best and len(both) and np.mean(best.seconds[at] >= other.seconds[there] - 0.002) < 0.98:
             return None
     return best
 
 
-def _source(column: _Field, unit: str, file: str, sample: Sequence[tuple[int, Entry]]) -> DurationSource:
+def _source(column: _Field, unit: str, file: str, sample: Sample) -> DurationSource:
     kind = column.kind
     is_usual = column.decimals in ({3}, {6})  # as nginx and gunicorn write seconds
     said = "" if kind == "unit" else _unit_of(column, unit, file, sample, is_usual=is_usual)
-    clocks: dict[int, tuple[Clock, str]] = {
-        3: ("balancer", ", as nginx writes $request_time"),
-        6: ("server", ", as gunicorn writes %(L)s"),
-    }
-    clock, why = (None, f", as --unit {unit} says") if said else (None, "")
-    if kind == "decimal" and not said and len(column.decimals) == 1:
-        clock, why = clocks.get(max(column.decimals), (None, ""))
+    clock: Clock | None = None
+    why = f", as --unit {unit} says" if said else ""
+    if kind == "decimal" and not said and is_usual:
+        clock, why = (("balancer", ", as nginx writes $request_time") if column.decimals == {3} else
+                      ("server", ", as gunicorn writes %(L)s"))  # fmt: skip
 
     @lru_cache(maxsize=1 << 16)
     def seconds(text: str) -> float | None:
@@ -340,15 +318,7 @@ def _source(column: _Field, unit: str, file: str, sample: Sequence[tuple[int, En
                           assumed=column.says if kind == "decimal" and not said and not is_usual else "")  # fmt: skip
 
 
-def _unit_of(
-    field: _Field,
-    unit: str,
-    file: str,
-    sample: Sequence[tuple[int, Entry]],
-    *,
-    are_seconds: bool = False,
-    is_usual: bool,
-) -> str:
+def _unit_of(field: _Field, unit: str, file: str, sample: Sample, *, are_seconds: bool = False, is_usual: bool) -> str:
     """Return the unit that UNIT gives to numbers without a unit; empty: they are seconds.
 
     UNIT is for numbers of which nothing else says the unit. Decimal numbers of which half are below 1 are seconds,
@@ -372,11 +342,11 @@ def _unit_of(
         return said
     times = [entry.at for _, entry in sample]
     at_once = numbers.sum() / max(max(times) - min(times), 1.0)  # Little's law
-    if (quick := float(np.quantile(numbers, 0.1))) > QUICK_S:
+    if (quick := float(np.quantile(numbers, 0.1))) > 1:
         reason = f"nine in ten requests would take {quick:.4g} s or more"
-    elif median > (LONG_S if is_usual else QUICK_S):
+    elif median > (LONG_S if is_usual else 1):
         reason = f"half of the requests would take {median:.4g} s or more"
-    elif at_once > AT_ONCE and len(numbers) >= ENOUGH:
+    elif at_once > 200 and len(numbers) >= ENOUGH:
         reason = f"{at_once:,.0f} requests would be at work at once"
     if reason:
         problem = f"{file}: {field.says} has no unit, and in seconds, {reason}."

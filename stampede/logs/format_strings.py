@@ -1,14 +1,19 @@
-"""Formats that somebody declared in the configuration of a server, as formats that the lab reads.
+"""Formats that somebody named: the string of a configuration, a configuration that declares some, or keys of JSON.
 
-A further dialect is a further entry of DIALECTS, and a further variable a line of its table.
+A further variable is a further word in the table of its dialect.
 """
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from textwrap import shorten
+from typing import Any
 
 from stampede.errors import WrongUse
-from stampede.logs.formats import UNITS, Clock, Format
+from stampede.foreign import parse_python
+from stampede.logs.formats import JSON_FORMATS, KNOWN, UNITS, Clock, Format, Formats, JsonFormat
 
 _DAY = r"\d+/\w+/\d{4}:\d\d:\d\d:\d\d"
 _LOCAL = rf"{_DAY} [+-]\d{{4}}"
@@ -19,23 +24,26 @@ _SEVERAL = r"(?:[\d.]+|-)?(?:(?:, | : )(?:[\d.]+|-))*"
 _TARGET, _METHOD = r'(?:(?P<target>(?:/|\*|https?:)[^\s"]*)|-?)', r"(?:(?P<method>[A-Z]+)|-?)"
 _STATUS, _SIZE = r"(?P<status>\d{3})", r"(?P<size>\d+|-)"
 _WORD = r"[^\s\"]*?"
-_MOST = 500
-"""A text that may go on behind the character that ends it has at most so many characters."""
 _SEPARATORS = "\t|;^~"
+_WITH_SPACES = re.compile(r"agent|forwarded|cookie|%\(a\)|capture|%h[rs]\b|\[", re.IGNORECASE)
+"""Variables whose text often has spaces. Between spaces, the text of any other variable has none."""
+_QUOTED = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
+_PART = rf"""(?:{_QUOTED}|#.*|[^\s;'"#]++)"""
 
 
 @dataclass(frozen=True)
 class Dialect:
     """How one kind of server writes formats.
 
-    ``variable`` finds the variables of a format; its group ``name``, or ``name`` and ``argument``, is looked up in
-    ``variables``: what the server writes there, with the groups of a Format; empty or absent: any text. The group
-    ``start`` is a time at which requests came. Of variables that mean the same, such as two durations, the first in
-    the table is taken.
+    ``directive`` finds formats in a configuration: in ``parts`` that stand after each other, or as one ``text``.
+    ``variable`` finds the variables of a format, whose groups ``argument`` and ``name`` are looked up in ``variables``:
+    what the server writes there, with the groups of a Format, or ``start``, the time at which requests came; absent:
+    any text. Of variables that mean the same, such as two durations, the first in the table is taken.
     ``time``, ``request`` and ``duration`` are what to add to a format without them.
     """
 
     name: str
+    directive: str
     variable: str
     variables: Mapping[str, str]
     clock: Clock
@@ -48,6 +56,12 @@ class Dialect:
         """The variables that are durations, the best first."""
         return [name for name, written in self.variables.items() if any(f"(?P<{unit}>" in written for unit in UNITS)]
 
+    def key(self, found: "re.Match[str]") -> str:
+        """Return the key of a variable in ``variables``; ``{%}t`` is a time with a format of strftime."""
+        argument = found.groupdict().get("argument") or ""
+        key = f"{{{argument}}}{found['name']}" if argument and argument[0] not in "+-" else found["name"]
+        return f"{{%}}{found['name']}" if key not in self.variables and "%" in argument else key
+
 
 def _variables(table: Mapping[str, str]) -> dict[str, str]:
     """Return what a server writes for each variable, from a table of the variables for which it writes the same."""
@@ -55,7 +69,9 @@ def _variables(table: Mapping[str, str]) -> dict[str, str]:
 
 
 NGINX = Dialect(
-    "nginx's log_format",
+    "nginx's log_format",  # and the ConfigMap of ingress-nginx
+    rf"\blog_format\s+(?P<name>\S+)\s+(?:escape=\w+\s+)?(?P<parts>(?:{_PART}\s*+)++)|"
+    r"^[ \t]*log-format-upstream:[ \t]*(?P<text>\S.*)",
     r"\$\{?(?P<name>\w+)\}?",
     _variables({
         r"(?P<time>\d+\.\d+)": "msec",
@@ -75,30 +91,10 @@ NGINX = Dialect(
     }),
     "balancer", "$time_iso8601", '"$request"', "rt=$request_time",
 )  # fmt: skip
-APACHE = Dialect(
-    "Apache's LogFormat",
-    r"%[<>]?(?:!?\d{3}(?:,\d{3})*)?[<>]?(?:\{(?P<argument>[^}]*)\})?(?P<name>\^..|[a-zA-Z])",
-    _variables({
-        r"(?P<start>\d+)": "{usec}t {msec}t {sec}t",
-        r"(?P<time>\d+)": "{end:usec}t {end:msec}t",
-        rf"(?P<start>\[{_LOCAL}\])": "t",
-        rf"(?P<start>{_DAY}(?: [+-]\d{{4}})?|{_ISO})": "{%}t",  # with a format of strftime
-        _REQUEST: "r",
-        _METHOD: "m",
-        _TARGET: "U",
-        _STATUS: "s",
-        _SIZE: "B b O",
-        r"(?P<us>\d+)": "D {us}T",
-        r"(?P<ms>\d+)": "{ms}T",
-        r"(?P<s>\d+)": "{s}T T",
-        r"(?P<worker>\d+)": "P",
-        _WORD: "a h A H L l k p q v V I",
-    }),
-    "balancer", "%t", r"\"%r\"", "duration_us=%D",
-)  # fmt: skip
 PYTHON = Dialect(
     "gunicorn's access_log_format",  # with the further variables of uvicorn and granian
-    r"%\((?P<name>\{[^}]*\}[ioe]|\w+)\)[-\d.]*[sdf]",
+    rf"--access-logformat[= ]\s*(?P<text>{_QUOTED})",
+    r"%\((?P<name>\{[^{}]*\}[ioe]|\w+)\)[-\d.]*[sdf]",
     _variables({
         rf"(?P<time>\[{_LOCAL}\])": "t",
         rf"(?P<time>{_ISO})": "asctime time",
@@ -115,12 +111,12 @@ PYTHON = Dialect(
         r"(?P<ms>\d+\.?\d*)": "dt_ms",
         r"(?P<worker><?\d+>?)": "p process",
         _WORD: "h l H q addr client_addr protocol scheme levelname",
-        "": "u f a query_string levelprefix name",
     }),
     "server", "%(t)s", '"%(r)s"', "rt=%(L)s",
 )  # fmt: skip
 UWSGI = Dialect(
     "uWSGI's logformat",
+    r"^[ \t]*log-?format[ \t]*[=:][ \t]*(?P<text>\S.*)",
     r"%\((?P<name>[\w.-]+)\)",
     _variables({
         r"(?P<start>\d+)": "tmicros tmsecs time",
@@ -140,9 +136,32 @@ UWSGI = Dialect(
     }),
     "server", "[%(ltime)]", "%(method) %(uri)", "duration_ms=%(msecs)",
 )  # fmt: skip
+APACHE = Dialect(
+    "Apache's LogFormat",
+    r'^[ \t]*(?:LogFormat|CustomLog[ \t]+\S+)[ \t]+(?P<text>"(?:[^"\\]|\\.)*+")(?:[ \t]+(?P<name>[\w.-]+)(?=\s|$))?',
+    r"%[<>]?(?:!?\d{3}(?:,\d{3})*)?[<>]?(?:\{(?P<argument>[^{}]*)\})?(?P<name>\^..|[a-zA-Z])",
+    _variables({
+        r"(?P<start>\d+)": "{usec}t {msec}t {sec}t",
+        r"(?P<time>\d+)": "{end:usec}t {end:msec}t",
+        rf"(?P<start>\[{_LOCAL}\])": "t",
+        rf"(?P<start>{_DAY}(?: [+-]\d{{4}})?|{_ISO})": "{%}t",
+        _REQUEST: "r",
+        _METHOD: "m",
+        _TARGET: "U",
+        _STATUS: "s",
+        _SIZE: "B b O",
+        r"(?P<us>\d+)": "D {us}T",
+        r"(?P<ms>\d+)": "{ms}T",
+        r"(?P<s>\d+)": "{s}T T",
+        r"(?P<worker>\d+)": "P",
+        _WORD: "a h A H L l k p q v V I",
+    }),
+    "balancer", "%t", r"\"%r\"", "duration_us=%D",
+)  # fmt: skip
 HAPROXY = Dialect(
     "HAProxy's log-format",
-    r"%(?:\{(?P<argument>[^}]*)\})?(?P<name>\[[^\]]*\]|ci|cp|fi|fp|bi|bp|si|sp|[a-zA-Z]{1,4})",
+    rf"^[ \t]*log-format[ \t]+(?![=:])(?P<text>{_QUOTED}|(?:\\.|\S)+)",
+    r"%(?:\{(?P<argument>[^{}]*)\})?(?P<name>\[[^\]]*\]|ci|cp|fi|fp|bi|bp|si|sp|[a-zA-Z]{1,4})",
     _variables({
         r"(?P<start>\d+/\w+/\d{4}:[\d:.]+)": "tr t",
         rf"(?P<start>{_LOCAL})": "trg trl T Tl",
@@ -159,150 +178,171 @@ HAPROXY = Dialect(
     }),
     "balancer", "[%tr]", "%{+Q}r", "duration_ms=%Ta",
 )  # fmt: skip
-_WITH_SPACES = re.compile(r"agent|forwarded|cookie|%\(a\)|capture|%h[rs]\b|\[", re.IGNORECASE)
-"""Variables whose text often has spaces. Between spaces, the text of any other variable has none."""
-DIALECTS = (NGINX, UWSGI, PYTHON, HAPROXY, APACHE)
+DIALECTS = (NGINX, PYTHON, UWSGI, APACHE, HAPROXY)
+_PARTS_OF_JSON = {"time": "time", "method": "method", "path": "target", "request": "request", "status": "status",
+                  "duration": "duration", "worker": "worker"}  # fmt: skip
 
 
-def compile_format(text: str, dialect: Dialect | None = None, name: str = "") -> Format:
+def choose_formats(written: str = "", json_keys: str = "") -> Formats:
+    """Return the formats that the options of a command say, else all that the lab knows.
+
+    ``written`` is a format, or the text of a configuration that declares some. Raise WrongUse if all of them lack times
+    or requests.
+    """
+    if written and json_keys:
+        raise WrongUse("--format and --json-keys exclude each other.", hint="Keep one of them.")
+    if json_keys:
+        keys = _json_format(json_keys)
+        return Formats((), (keys,), replace(keys, name=f"logfmt with the keys {json_keys}"), is_own=True)
+    if not written:
+        return KNOWN
+    lines: list[Format] = []
+    mistakes: list[WrongUse] = []
+    for dialect, name, text in _declared(written):
+        try:
+            lines.append(compile_format(text, name, dialect))
+        except WrongUse as mistake:
+            mistakes.append(mistake)
+    if mistakes and not lines:
+        raise mistakes[0]
+    if not lines:  # a string alone, which may have the quotes of nginx.conf, and stand in several parts
+        text = re.sub(r"^\s*escape=\w+\s+", "", written.strip())
+        has_parts = text.startswith("'") or (text.startswith('"') and '\\"' in text)  # else the log has these quotes
+        text = _joined(text) if has_parts and re.fullmatch(rf"(?:{_QUOTED}\s*)+;?", text) else text
+        if "\n" in text:
+            raise WrongUse("--format declares no format of an access log.",
+                           hint=f"{_TAKES} Without it, the lab looks for the format itself.")  # fmt: skip
+        lines = [compile_format(text)]
+    return Formats(tuple(lines), (), None, is_own=True)
+
+
+def _declared(written: str) -> Iterator[tuple[Dialect, str, str]]:
+    """Yield the dialect, the name and the text of each format of a configuration; first those that a log uses."""
+    text = re.sub(r"^[ \t]*#.*$", "", written.replace("\\\n", ""), flags=re.MULTILINE)
+    used = {use[1] for use in re.finditer(r"\b(?:access_log|CustomLog)\s+\S+\s+([\w.-]+)", text)}
+    found = [(dialect, each.groupdict()) for dialect in DIALECTS
+             for each in re.finditer(dialect.directive, text, re.MULTILINE)]  # fmt: skip
+    for dialect, of in sorted(found, key=lambda each: each[1].get("name") not in used):
+        one = (of["text"] or "").rstrip()
+        is_quoted = re.fullmatch(_QUOTED, one)
+        yield dialect, of.get("name") or "", _joined(of.get("parts") or one) if is_quoted or not one else one
+    with suppress(SyntaxError, RecursionError):
+        for node in ast.walk(parse_python(text.strip())) if "access_log_format" in text else ():
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            if "access_log_format" not in [getattr(target, "id", "") for target in targets]:
+                continue
+            parts = [*ast.walk(node.value)] if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else []
+            texts = [part for part in parts if isinstance(part, ast.Constant)]
+            if texts and all(isinstance(part, ast.Constant | ast.BinOp | ast.Add) for part in parts):
+                texts.sort(key=lambda part: (part.lineno, part.col_offset))
+                yield PYTHON, "", "".join(str(part.value) for part in texts)
+
+
+def _joined(parts: str) -> str:
+    """Return the text of strings that stand after each other, as nginx joins them, without comments between them."""
+    return "".join(part[1:-1].replace(f"\\{part[0]}", part[0]) if part[0] in "'\"" else part
+                   for part in re.findall(_PART, parts) if part[0] != "#")  # fmt: skip
+
+
+_TAKES = f"--format takes {', '.join(each.name for each in DIALECTS)}."
+
+
+def compile_format(text: str, name: str = "", dialect: Dialect | None = None) -> Format:
     """Return the format that a string declares, as it stands in the configuration of a server.
 
     Raise WrongUse if the string has no variable of a dialect, or has neither a time nor a request.
     """
-    dialect = dialect or dialect_of(text)
-    tokens = list(_tokens(text, dialect))
-    taken = _taken(tokens)
+    shown = shorten(text, 500, placeholder="…")
+    dialect = dialect or _dialect_of(text)
+    if not dialect:
+        raise WrongUse(f"--format has no variables: {shown}", hint=f"{_TAKES} In a shell, it needs single quotes.")
+    order = {variable: rank for rank, variable in enumerate(dialect.variables)}
+    quoted = re.sub(r"%\{\+[^{}]*Q[^{}]*\}(?:\[[^\]]*\]|\w+)", r'"\g<0>"', text) if dialect is HAPROXY else text
+    found = [*re.finditer(dialect.variable, quoted)]
+    names = [dialect.key(each) for each in found]
+    taken: dict[str, int] = {}  # the variable of each part of an entry: the first in the table of the dialect
+    for place in sorted(range(len(names)), key=lambda place: (order.get(names[place], 0), place)):
+        for group in re.findall(r"\(\?P<(\w+)>", dialect.variables.get(names[place], "")):
+            taken.setdefault(_part_of(group), place)
     said = f"{dialect.name} {name}".strip()
     for needed, way in (("time", dialect.time), ("method", dialect.request), ("target", dialect.request)):
         if needed not in taken:
-            raise WrongUse(f"{said} has no {needed} of the requests: {text}", hint=f"Add {way} to it.")
-    patterns = [_pattern(tokens, place, taken, dialect) for place in range(len(tokens))]
-    line = "".join(patterns)
+            raise WrongUse(f"{said} has no {needed} of the requests: {shown}", hint=f"Add {way} to it.")
+    ends = [0, *(each.end() for each in found)]
+    starts = [*(each.start() for each in found), len(quoted)]
+    texts = [re.sub(r"\\(.)", lambda each: {"t": "\t"}.get(each[1], each[1]), quoted[end:start]).replace("%%", "%")
+             for end, start in zip(ends, starts, strict=True)]  # fmt: skip
+    # HAProxy writes no space beside what is empty
+    plain = [re.escape(each).replace(r"\ ", " *" if dialect is HAPROXY else r"\ ") for each in texts]
+    parts = [(texts[0], plain[0])]
+    for place, variable in enumerate(names):
+        written = dialect.variables.get(variable, "")
+        for group in {*re.findall(r"\(\?P<(\w+)>", written)}:
+            if taken[_part_of(group)] != place:
+                written = written.replace(f"(?P<{group}>", "(?:")
+        after = texts[place + 1]
+        parts += [(found[place][0], _pattern(written, found[place][0], texts[place][-1:], after[:1])),
+                  (after, plain[place + 1])]  # fmt: skip
+    line = "".join(pattern for _, pattern in parts)
     if first := re.match(r"\[\^(?:\\.|[^\]\\])*\]|\\S(?=[*{])", line):
         line = f"(?<!{first[0]}){line}"  # what matches within such a text matches from its beginning, too
-    duration = tokens[taken["duration"]].variable if "duration" in taken else ""
+    add, (label, _, variable) = f"{text.rstrip()} {dialect.duration}", dialect.duration.partition("=")
+    if text.rstrip().endswith("}"):  # JSON
+        add = f'{text.rstrip()[:-1].rstrip()}, "{label}": "{variable}"}}'
     return Format(
-        said, text, re.compile(line.replace("(?P<start>", "(?P<time>") + r"[ \r]*$"), duration, dialect.clock,
-        at_start="(?P<start>" in line, add=f"{said}: {_with_duration(text.rstrip(), dialect)}",
-        parts=tuple((token.variable or token.written, part) for token, part in zip(tokens, patterns, strict=True)),
+        said, re.compile(line.replace("(?P<start>", "(?P<time>") + r"[ \r]*$"),
+        found[taken["duration"]][0] if "duration" in taken else "", dialect.clock, at_start="(?P<start>" in line,
+        add=f"{said}: {add}", parts=tuple(parts),
     )  # fmt: skip
 
 
-def _with_duration(text: str, dialect: Dialect) -> str:
-    if not text.endswith("}"):
-        return f"{text} {dialect.duration}"
-    name, _, variable = dialect.duration.partition("=")
-    return f'{text[:-1].rstrip()}, "{name}": "{variable}"}}'
+def _dialect_of(text: str) -> Dialect | None:
+    """Return the dialect that has variables in a text, and that knows most of them; None: no dialect has."""
+    likely = [dialect for dialect in DIALECTS if re.search(dialect.variable, text)]
+    return max(likely, default=None, key=lambda dialect: sum(
+        len(found["name"]) for found in re.finditer(dialect.variable, text) if dialect.key(found) in dialect.variables
+    ))  # fmt: skip
 
 
-def dialect_of(text: str) -> Dialect:
-    """Return the dialect of a format, as its variables tell it. Raise WrongUse if there are none."""
-    if re.search(r"\$\{?[a-z]\w+", text):
-        return NGINX
-    if re.search(r"%\(\S+?\)", text):
-        names = [found["name"] for found in re.finditer(PYTHON.variable, text)]
-        alike = len(names) == len(re.findall(r"%\(", text))
-        return PYTHON if alike and all(name in PYTHON.variables or name[0] == "{" for name in names) else UWSGI
-    if re.search(r"%(?:\{[+-][QXE+,-]+\}|ci\b|ST\b|T[aRtrcw]\b|tr\b|HM\b|HU\b|\[)", text):
-        return HAPROXY
-    if re.search(APACHE.variable, text):
-        return APACHE
-    known = ", ".join(dialect.name for dialect in DIALECTS)
-    raise WrongUse(f"--format has no variables: {text}", hint=f"It takes {known}. In a shell, it needs single quotes.")
-
-
-@dataclass(frozen=True)
-class _Token:
-    """A variable of a format, what a log has there, and its place in the table; or a text, with no variable."""
-
-    variable: str
-    written: str
-    rank: int = 0
-
-    @property
-    def means(self) -> list[str]:
-        """The parts of an entry that the variable has. All durations are one part, and both kinds of times."""
-        return [_meaning(str(group)) for group in re.findall(r"\(\?P<(\w+)>", self.written)] if self.variable else []
-
-
-def _meaning(group: str) -> str:
+def _part_of(group: str) -> str:
+    """Return the part of an entry that a group has. All durations are one part, and both kinds of times."""
     return "duration" if group in UNITS else "time" if group == "start" else group
 
 
-def _tokens(text: str, dialect: Dialect) -> Iterator[_Token]:
-    end = 0
-    for found in re.finditer(dialect.variable, text):
-        yield _Token("", _unescaped(text[end : found.start()]))
-        end = found.end()
-        argument = found.groupdict().get("argument") or ""
-        quote = '"' if re.match(r"\+.*Q", argument) else ""
-        yield from (_Token("", quote), _variable(found, argument, dialect), _Token("", quote))
-    yield _Token("", _unescaped(text[end:]))
+def _pattern(written: str, variable: str, before: str, after: str) -> str:
+    """Return the pattern of what a server writes for a variable, between two characters; empty: any text.
 
-
-def _variable(found: "re.Match[str]", argument: str, dialect: Dialect) -> _Token:
-    name = found["name"]
-    key = f"{{{argument}}}{name}" if argument and argument[0] not in "+-" else name
-    if key not in dialect.variables and "%" in argument:
-        key = f"{{%}}{name}"
-    rank = [*dialect.variables].index(key) if key in dialect.variables else 0
-    return _Token(found[0], dialect.variables.get(key, ""), rank)
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", lambda found: {"t": "\t"}.get(found[1], found[1]), text).replace("%%", "%")
-
-
-def _taken(tokens: list[_Token]) -> dict[str, int]:
-    """Return which token is taken for each part of an entry: the first in the table of the dialect."""
-    taken: dict[str, int] = {}
-    for place in sorted(range(len(tokens)), key=lambda place: (tokens[place].rank, place)):
-        for meaning in tokens[place].means:
-            taken.setdefault(meaning, place)
-    return taken
-
-
-def _pattern(tokens: list[_Token], place: int, taken: dict[str, int], dialect: Dialect) -> str:
-    """Return the pattern of a token. A part that another token has is no group."""
-    token = tokens[place]
-    if not token.variable:
-        text = re.escape(token.written)
-        return text.replace(r"\ ", " *") if dialect is HAPROXY else text  # it writes no space beside what is empty
-    if token.written:
-        groups = re.compile(r"\(\?P<(\w+)>")
-        written = groups.sub(lambda group: group[0] if taken[_meaning(group[1])] == place else "(?:", token.written)
-        return _bounded(written, _neighbours(tokens, place)[1])
-    return _bounded(_any_text(token.variable, *_neighbours(tokens, place)), _neighbours(tokens, place)[1])
-
-
-def _neighbours(tokens: list[_Token], place: int) -> tuple[str, str]:
-    """Return the characters before and behind a variable; empty: another variable, or nothing."""
-    before = "".join(each.written for each in tokens[max(place - 2, 0) : place] if not each.variable)
-    after = "".join(each.written for each in tokens[place + 1 : place + 3] if not each.variable)
-    return before[-1:], after[:1]
-
-
-def _bounded(pattern: str, after: str) -> str:
-    """Return a pattern whose texts end at the character behind them, if they cannot have it; else they have an end.
-
-    A text that may be longer or shorter would be tried at all lengths, and so would those behind it.
+    It ends at the character behind it, because several texts that may go on would take for ever to tell apart.
     """
+    pattern = written or (".*?" if _WITH_SPACES.search(variable) else r"\S*?")
+    if not written and before == after == '"':
+        pattern = r'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+'
+    elif not written and after and after in "\t|;^~])}>'\"":
+        pattern = rf"[^{re.escape(after)}\n]*+"
     if after and after in _SEPARATORS:
         pattern = pattern.replace(r'[^\s"]++', rf'[^\s"{re.escape(after)}]++').replace(
             r'[^"\n]*?', rf'[^"\n{re.escape(after)}]*+')  # fmt: skip
     pattern = pattern.replace(r'[^"\n]*?', r'[^"\n]*+') if after == '"' else pattern
     for text in (_WORD, r"\S*?"):
         pattern = pattern.replace(text, f"{text[:-1]}+") if after == " " else pattern
-    return pattern.replace("*?", f"{{0,{_MOST}}}?")
+    return pattern.replace("*?", "{0,500}?")
 
 
-def _any_text(variable: str, before: str, after: str) -> str:
-    """Return the pattern of any text between two characters.
-
-    It ends at the second of them, because several texts that may go on would take for ever to tell apart.
-    """
-    if before == after == '"':
-        return r'[^"\\\n]*+(?:\\.[^"\\\n]*+)*+'
-    if after and after in "\t|;^~])}>'\"":
-        return rf"[^{re.escape(after)}\n]*+"
-    return ".*?" if _WITH_SPACES.search(variable) else r"\S*?"
+def _json_format(json_keys: str) -> JsonFormat:
+    keys: dict[str, str] = {}
+    for pair in json_keys.split(","):
+        part, _, key = (text.strip() for text in pair.partition("="))
+        if part not in _PARTS_OF_JSON or not key:
+            hint = f"The parts are {', '.join(_PARTS_OF_JSON)}, such as time=ts,path=route,duration=elapsed:ms."
+            raise WrongUse(f"--json-keys {pair.strip()} is no part of a request with its key.", hint=hint)
+        keys[part] = key
+    fields: dict[str, Any] = {_PARTS_OF_JSON[part]: (key,) for part, key in keys.items()}
+    if written := keys.get("duration"):  # with the unit beside it, or in its name
+        key, _, unit = written.rpartition(":") if ":" in written else (written, "", written.rpartition("_")[2])
+        if unit not in UNITS:
+            raise WrongUse(f"--json-keys duration={written} has no unit.",
+                           hint=f"--json-keys duration={key}:ms, or :s, :us or :ns")  # fmt: skip
+        fields["duration"] = key, unit
+    usual = JSON_FORMATS[-1]
+    fields["request"] = keys.get("request", "" if {"method", "path"} & keys.keys() else usual.request)
+    return replace(usual, name=f"JSON with the keys {json_keys}", is_own=True, **fields)

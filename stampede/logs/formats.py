@@ -6,7 +6,7 @@ No pattern goes on in the next line, so that a pattern can be applied to many li
 
 import csv
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -44,20 +44,19 @@ class Format:
     ``line`` has the groups time, method, target, and, if the format has them, status, size, worker, the duration in a
     group that its unit names, and the rest of the line, in which fields follow in any order. ``duration`` is what the
     documentation calls the duration; empty: the format has none. ``at_start``: the time is that at which the request
-    came. ``add`` is what to write into a server's configuration, so that the log has durations.
+    came. ``add`` is what to write into a server's configuration, so that the log has durations. ``is_free``: fields
+    may stand everywhere, also before the time and before the request. ``parts`` are those of a format that a
+    configuration declares, each with its pattern.
     """
 
     name: str
-    documented: str
     line: re.Pattern[str]
     duration: str
     clock: Clock | None
     at_start: bool = False
     add: str = ADD
-    parts: tuple[tuple[str, str], ...] = ()
-    """The parts of a format that a configuration declares, each with its pattern."""
     is_free: bool = False
-    """Whether fields may stand everywhere, also before the time and before the request."""
+    parts: tuple[tuple[str, str], ...] = ()
 
     def fits_up_to(self, text: str) -> tuple[str, str]:
         """Return the parts that a line begins with, and the part from which on it has another format."""
@@ -69,62 +68,44 @@ class Format:
 
 
 FORMATS = (
-    Format(
-        "ingress-nginx", "kubernetes.github.io/ingress-nginx, log format",
-        re.compile(rf"{HEAD} {TEXT} {TEXT} \d+ (?P<s>\d+\.\d+) \[[^\]\n]*\] \[[^\]\n]*\] "
-                   r"(?P<worker>\S+(?:, \S+)*)"),
-        "$request_time", "balancer",
-    ),
-    Format(
-        "Traefik's common format", "doc.traefik.io, access logs",
-        re.compile(rf'{HEAD} {TEXT} {TEXT} \d+ {TEXT} "(?P<worker>[^"\n]*)" (?P<ms>\d+)ms'),
-        "the request duration", "balancer", at_start=True,
-    ),
-    Format(
-        "uWSGI's own format", "uwsgi-docs.readthedocs.io, LogFormat",
-        re.compile(r"(?:\[pid: (?P<worker>\d++)\|[^\[\n]*+)?+\[(?P<time>[^\[\]|\n]++)\] (?P<method>[A-Z]++) "
-                   r"(?P<target>\S++) => generated (?P<size>\d+) bytes in (?:(?P<ms>\d+) msecs|(?P<us>\d+) micros) "
-                   r"\(\S+ (?P<status>\d{3})\)"),
-        "generated … in …", "server", at_start=True,
-    ),
-    Format(
-        "Envoy's format", "envoyproxy.io, access logging, and istio.io, Envoy access logs",
-        re.compile(rf"{HEAD} (?:\S+ \S+ {TEXT} )?\d+ \d+ (?P<ms>\d+) (?:\d+|-) {TEXT}"),
-        "%DURATION%", "balancer", at_start=True,
-    ),
-    Format(
-        "granian's format", "github.com/emmett-framework/granian, access log format",
-        re.compile(rf"\[(?P<time>[^\[\]\n]++)\] \S++ - {_REQUEST} (?P<status>\d{{3}})(?P<size>) (?P<ms>\d+\.\d{{3}})"),
-        "%(dt_ms)s", "server", at_start=True,
-    ),
-    Format(
-        "the format of AWS load balancers", "docs.aws.amazon.com, access logs of Application Load Balancers",
-        re.compile(r"^(?:\S+ )?(?P<time>\d{4}-\S+Z) \S+ \S+ (?P<worker>\S+) -?[\d.]+ (?:(?P<s>\d[\d.]*)|-1) -?[\d.]+ "
-                   rf"(?P<status>\d{{3}}) \S+ \d+ (?P<size>\d+) {_REQUEST}"),
-        "target_processing_time", "balancer",
-    ),
-    Format(
-        "HAProxy's HTTP format", "docs.haproxy.org, HTTP log format",
-        re.compile(r"\[(?P<time>\d{1,2}/\w{3}/\d{4}:[\d:.]++)\] \S++ [^\s/]++/(?P<worker>\S++) -?\d+/-?\d+/-?\d+/-?\d+/"
-                   rf"\+?(?:(?P<ms>\d+)|-1) (?P<status>\d{{3}}) \+?(?P<size>\d+) "
-                   rf"(?:[^\"\[\n]++|\[(?!\d\d?/))*+{_REQUEST}"),
-        "Ta", "balancer", at_start=True,
-    ),
-    Format(
-        "Heroku's router", "devcenter.heroku.com, HTTP routing, Heroku router log format",
-        re.compile(r"^(?>.*?(?P<time>\d{4}-\d\d-\d\dT[\d:.+-]{5,30}+Z?) )(?>.*?\bat=\w++ )"
-                   r'(?>.*?method=(?P<method>[A-Z]++) path="?(?P<target>[^\s"]++)"? )(?>.*?dyno=(?P<worker>\S*+) )'
-                   r"(?>.*?service=(?:(?P<ms>\d++)ms)? status=(?P<status>\d{3}) bytes=(?P<size>\S*+))"),
-        "service=…", "balancer",
-    ),
-    Format("the common or the combined format", "nginx, Apache and gunicorn, log formats",
-           re.compile(rf"{HEAD}(?P<rest>.*)"), "", None),
-    Format(
-        "uvicorn's format, with times", "www.uvicorn.org, settings, logging",
-        re.compile(r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\b"
-                   rf"[^\"\[\n]{{0,500}}+(?<= - ){_REQUEST} (?P<status>\d{{3}})\b ?(?P<size>\S*)(?P<rest>.*)"),
-        "", None, add=f"uvicorn writes no durations, but the balancer before it does. {_NGINX}",
-    ),
+    Format("ingress-nginx",
+           re.compile(rf"{HEAD} {TEXT} {TEXT} \d+ (?P<s>\d+\.\d+) \[[^\]\n]*\] \[[^\]\n]*\] "
+                      r"(?P<worker>\S+(?:, \S+)*)"),
+           "$request_time", "balancer"),
+    Format("Traefik's common format",
+           re.compile(rf'{HEAD} {TEXT} {TEXT} \d+ {TEXT} "(?P<worker>[^"\n]*)" (?P<ms>\d+)ms'),
+           "the request duration", "balancer", at_start=True),
+    Format("uWSGI's own format",
+           re.compile(r"(?:\[pid: (?P<worker>\d++)\|[^\[\n]*+)?+\[(?P<time>[^\[\]|\n]++)\] (?P<method>[A-Z]++) "
+                      r"(?P<target>\S++) => generated (?P<size>\d+) bytes in (?:(?P<ms>\d+) msecs|(?P<us>\d+) micros) "
+                      r"\(\S+ (?P<status>\d{3})\)"),
+           "generated … in …", "server", at_start=True),
+    Format("Envoy's format",
+           re.compile(rf"{HEAD} (?:\S+ \S+ {TEXT} )?\d+ \d+ (?P<ms>\d+) (?:\d+|-) {TEXT}"),
+           "%DURATION%", "balancer", at_start=True),
+    Format("granian's format",
+           re.compile(rf"\[(?P<time>[^\[\]\n]++)\] \S++ - {_REQUEST} (?P<status>\d{{3}})(?P<size>) "
+                      r"(?P<ms>\d+\.\d{3})"),
+           "%(dt_ms)s", "server", at_start=True),
+    Format("the format of AWS load balancers",
+           re.compile(r"^(?:\S+ )?(?P<time>\d{4}-\S+Z) \S+ \S+ (?P<worker>\S+) -?[\d.]+ (?:(?P<s>\d[\d.]*)|-1) "
+                      rf"-?[\d.]+ (?P<status>\d{{3}}) \S+ \d+ (?P<size>\d+) {_REQUEST}"),
+           "target_processing_time", "balancer"),
+    Format("HAProxy's HTTP format",
+           re.compile(r"\[(?P<time>\d{1,2}/\w{3}/\d{4}:[\d:.]++)\] \S++ [^\s/]++/(?P<worker>\S++) "
+                      r"-?\d+/-?\d+/-?\d+/-?\d+/\+?(?:(?P<ms>\d+)|-1) (?P<status>\d{3}|-1) \+?(?P<size>\d+) "
+                      rf"(?:[^\"\[\n]++|\[(?!\d\d?/))*+{_REQUEST}"),
+           "Ta", "balancer", at_start=True),
+    Format("Heroku's router",
+           re.compile(r"^(?>.*?(?P<time>\d{4}-\d\d-\d\dT[\d:.+-]{5,30}+Z?) )(?>.*?\bat=\w++ )"
+                      r'(?>.*?method=(?P<method>[A-Z]++) path="?(?P<target>[^\s"]++)"? )(?>.*?dyno=(?P<worker>\S*+) )'
+                      r"(?>.*?service=(?:(?P<ms>\d++)ms)? status=(?P<status>\d{3}) bytes=(?P<size>\S*+))"),
+           "service=…", "balancer"),
+    Format("the common or the combined format", re.compile(rf"{HEAD}(?P<rest>.*)"), "", None),
+    Format("uvicorn's format, with times",
+           re.compile(r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\b"
+                      rf"[^\"\[\n]{{0,500}}+(?<= - ){_REQUEST} (?P<status>\d{{3}})\b ?(?P<size>\S*)(?P<rest>.*)"),
+           "", None, add=f"uvicorn writes no durations, but the balancer before it does. {_NGINX}"),
 )  # fmt: skip
 _TIME = (
     r"(?P<time>\d{1,2}/\w{3}/\d{4}:\d\d:\d\d:\d\d(?: [+-]\d{4})?|"
@@ -136,7 +117,7 @@ ORIGIN = re.compile(r"(?:\x1b\[[\d;]*m)?(?P<service>[A-Za-z][\w.-]*?)(?:[-_]\d+)
 """The service that docker compose logs names before a line."""
 HAS_TIME = re.compile(_TIME)
 FREE = Format(
-    "a format of its own around the request", "nginx, Apache and applications, formats of their own",
+    "a format of its own around the request",
     re.compile(rf"^(?P<before>[^{{\n]{{0,500}}?)[\[(\"]?{_TIME}[\])\"]?(?P<between>(?:(?!://)[^{{\n]){{0,500}}?(?<![\w/.-]))"
                r"(?P<method>GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)(?:[\s|;,~\x01\"]| - )+(?P<target>/[^\s\"|;,\x01]*)"
                r"(?: HTTP/[\d.]+)?\"?(?P<rest>.*)"),
@@ -147,31 +128,6 @@ _STATUS, _METHOD = re.compile(r"\d{1,3}"), re.compile(r"[A-Z][A-Z_-]{0,31}")
 _CODE = re.compile(r"10[0-3]|20[0-8]|226|30[0-8]|4[0-2]\d|431|444|451|49[4-9]|50\d|51[01]|52\d|530")
 TIMELESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+"? (?:- )?\d{3}\b|^(?>.*?\bmethod=[A-Z]++ ).*\bstatus=\d{3}\b')
 """A request without a time, such as uvicorn writes by default, or Heroku's router behind a head that was cut off."""
-
-
-_W3C_COLUMNS = {
-    "date": r"(?P<time>\d{4}-\d\d-\d\d[ \t]\d\d:\d\d:\d\d)",
-    "time": "",
-    "cs-method": r"(?P<method>[A-Z]+)",
-    "cs-uri-stem": r"(?P<target>/\S*)",
-    "sc-status": r"(?P<status>\d{3})",
-    "time-taken": r"(?:(?P<s>\d+\.\d+)|(?P<ms>\d+)|-)",
-}
-"""What a column has. IIS writes whole milliseconds, and CloudFront decimal seconds."""
-
-
-def w3c_format(texts: Sequence[str]) -> Format | None:
-    """Return the format that the lines of a log declare; None: they declare none with a time and a request."""
-    named = next((text for text in texts if text.lstrip("\ufeff").startswith("#Fields:")), "")
-    names = named.partition(":")[2].split()
-    if not {"date", "time", "cs-method", "cs-uri-stem", "sc-status"} <= {*names}:
-        return None
-    columns = [_W3C_COLUMNS.get(name, r"\S+") for name in names]
-    return Format(
-        "the W3C extended format", "www.w3.org/TR/WD-logfile, and the manuals of IIS and CloudFront",
-        re.compile("^" + r"[ \t]".join(filter(None, columns)) + r"\s*$"),
-        "time-taken" if "time-taken" in names else "", "balancer",
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -232,8 +188,13 @@ JSON_FORMATS = (
                 "http.response.status_code"),
                worker=("upstream_addr", "worker", "pid", "process"), request="request"),
 )  # fmt: skip
-CSV = replace(JSON_FORMATS[-1], name="CSV", add="The column of the durations and its unit, such as duration_ms")
 LTSV = replace(JSON_FORMATS[-1], name="LTSV", request="req", add="The label of the durations, such as reqtime")
+CSV = replace(JSON_FORMATS[-1], name="CSV", add="The column of the durations and its unit, such as duration_ms")
+_W3C_COLUMNS = {
+    "date": r"(?P<time>\d{4}-\d\d-\d\d[ \t]\d\d:\d\d:\d\d)", "time": "", "cs-method": r"(?P<method>[A-Z]+)",
+    "cs-uri-stem": r"(?P<target>/\S*)", "sc-status": r"(?P<status>\d{3})",
+    "time-taken": r"(?:(?P<s>\d+\.\d+)|(?P<ms>\d+)|-)",  # CloudFront writes decimal seconds, and IIS milliseconds
+}  # fmt: skip
 LOGFMT = replace(JSON_FORMATS[-1], name="logfmt", add="The key of the durations and its unit, such as duration=13ms")
 
 
@@ -245,22 +206,11 @@ class Columns(NamedTuple):
 
     def keys(self, text: str) -> dict[str, str]:
         """Return the value of each column; none: the line has another number of columns."""
-        try:
-            values = next(csv.reader([text], delimiter=self.separator), [])
-        except csv.Error:
-            return {}
-        return dict(zip(self.names, values, strict=True)) if len(values) == len(self.names) else {}
-
-
-def columns_of(first: str) -> Columns | None:
-    """Return the columns that the first line of a log names; None: it names none with a time and a request."""
-    for separator in ",;\t|":
-        names = tuple(name.strip(' "') for name in first.lstrip("\ufeff").strip().split(separator))
-        known, usual = {*names}, JSON_FORMATS[-1]
-        has_request = known & {*usual.method} and known & {*usual.target}
-        if len(names) <= _MOST_FIELDS and known & {*usual.time} and (has_request or known & {usual.request, *_TEXTS}):
-            return Columns(separator, names)
-    return None
+        with suppress(csv.Error):
+            values = next(csv.reader([text.rstrip("\r\n")], delimiter=self.separator), [])
+            if len(values) == len(self.names):
+                return dict(zip(self.names, values, strict=True))
+        return {}
 
 
 class Formats(NamedTuple):
@@ -273,20 +223,27 @@ class Formats(NamedTuple):
     """Whether the user said which formats they may be: then the log has a single one of them."""
     columns: Columns | None = None
 
-    def without(self, others: Collection[Format | JsonFormat]) -> "Formats":
-        """Return the formats but for some of them."""
-        lines = tuple(known for known in self.lines if known not in others)
-        return self._replace(lines=lines, keys=tuple(known for known in self.keys if known not in others))
-
-    def fitting(self, texts: Sequence[str]) -> "Formats":
-        """Return the format alone that most of these lines have."""
-        if not self.lines:
-            return self
-        best = max(self.lines, key=lambda known: sum(bool(known.line.search(text)) for text in texts))
-        return self._replace(lines=(best,)) if any(map(best.line.search, texts)) else self
-
 
 KNOWN = Formats()
+
+
+def formats_of_columns(lines: Sequence[str], formats: Formats) -> Formats:
+    """Return formats with the columns that a line of W3C names, or the first of CSV; else those that are given."""
+    fields = next((line.split()[1:] for line in lines if line.lstrip("\ufeff").startswith("#Fields:")), [])
+    if {*_W3C_COLUMNS} - {"time-taken"} <= {*fields}:
+        line = r"[ \t]".join(filter(None, (_W3C_COLUMNS.get(name, r"\S+") for name in fields)))
+        duration = "time-taken" if "time-taken" in fields else ""
+        w3c = Format("the W3C extended format", re.compile(rf"^{line}\s*$"), duration, "balancer", add="time-taken")
+        return Formats((w3c,), (), None)
+    for separator in ",;\t|":
+        names = tuple(name.strip(' "') for name in lines[0].lstrip("\ufeff").strip().split(separator))
+        known, usual = {*names}, JSON_FORMATS[-1]
+        has_request = (known & {*usual.method} and known & {*usual.target}) or known & {usual.request, *_TEXTS}
+        if len(names) <= _MOST_FIELDS and known & {*usual.time} and has_request:
+            return formats._replace(keys=(CSV,), logfmt=None, columns=Columns(separator, names))
+    return formats
+
+
 DURATIONS = {
     "rt": "s", "request_time": "s", "duration": "", "request_duration": "", "dur": "", "elapsed": "",
     "elapsed_time": "", "response_time": "", "time_taken": "", "total_time": "", "took": "", "latency_human": "",
@@ -320,15 +277,12 @@ _PAIR = re.compile(rf"(?<!\S)(?P<key>[A-Za-z_@][\w.@-]*)=(?P<value>{TEXT}|'[^'\n
 _EPOCH = re.compile(r"\d{9,10}(\.\d{1,20})?|(?P<ms>\d{13})|(?P<us>\d{16})|(?P<ns>\d{19})")
 _FRACTION = re.compile(r"(\d+/\w+/\d{4}:\d\d:\d\d:\d\d)\.(\d{1,6})")
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?")
-_HEAD_TIME = re.compile(rf"[^=\n]{{0,60}}?{_TIME}")
-"""The time of a line before its first key."""
+_HEAD_TIME = re.compile(rf"[^=\n]{{0,60}}?{_TIME}")  # the time of a line before its first key
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _OBJECT = re.compile(r"(?:[^{\"\n]*[^\S\n])?(\{[^\S\n]*\".*\})[^\S\n]*$")
 """An object of JSON, also behind what docker compose or a cluster writes before each line."""
-_HALF = re.compile("[\ud800-\udfff]")
-"""Half a character: JSON can escape one, and nothing can write it."""
-_BYTE = re.compile(r"(?<!\\)\\x([0-9A-Fa-f]{2})")
-"""A byte as nginx writes it without escape=json, which is no JSON."""
+_HALF = re.compile("[\ud800-\udfff]")  # half a character: JSON can escape one, and nothing can write it
+_BYTE = re.compile(r"(?<!\\)\\x([0-9A-Fa-f]{2})")  # a byte as nginx writes it without escape=json, which is no JSON
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _TEXTS = ("message", "MESSAGE", "@message", "msg", "log", "textPayload", "event", "line")
 """Keys of what a program printed, in the objects of programs that collect logs."""
@@ -428,7 +382,7 @@ def seconds_of(text: str, unit: str) -> float | None:
     return took_s if took_s <= LONGEST_S else None
 
 
-def parse_value(text: str) -> Value | None:  # noqa: PLR0911  # each way to write a number returns
+def parse_value(text: str) -> Value | None:  # each way to write a number returns
     """Return a number as it is written; of a list, as nginx writes it for several upstreams, the sum.
 
     None: the text is no number, or it has more digits than any number of a log.
@@ -446,12 +400,10 @@ def parse_value(text: str) -> Value | None:  # noqa: PLR0911  # each way to writ
         known = [value for value in values if value]
         return Value(sum(value.number for value in known), known[0].unit, known[0].decimals)
     found = _NUMBER.fullmatch(text)
-    if not found:
+    if not found or not isfinite(number := float(found["number"])):
         return None
-    decimals = len(found["number"].partition(".")[2])
-    if not isfinite(number := float(found["number"])):
-        return None
-    return Value(number, _SPELLINGS[found["unit"].lower()] if found["unit"] else "", decimals)
+    unit = _SPELLINGS[found["unit"].lower()] if found["unit"] else ""
+    return Value(number, unit, len(found["number"].partition(".")[2]))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -475,21 +427,14 @@ def epoch_seconds(text: str) -> float | None:
     """Return a time as seconds since 1970; None: the text is no time. A time without a zone is taken as UTC."""
     if found := _EPOCH.fullmatch(text):
         return float(text) / (1e3 if found["ms"] else 1e6 if found["us"] else 1e9 if found["ns"] else 1)
-    if (text[4:5] in ("-", "/") or text[5:6] in ("-", "/")) and (at := _iso_seconds(text)) is not None:
-        return at
-    if not (found := _FRACTION.fullmatch(text)):
-        return _whole_seconds(text)
-    whole_s = _whole_seconds(found[1])
-    return None if whole_s is None else (1_000_000 * whole_s + int(found[2].ljust(6, "0"))) / 1_000_000
-
-
-def _iso_seconds(text: str) -> float | None:
-    if _DAY.fullmatch(text):
-        return None
-    try:
-        return _utc(datetime.fromisoformat(text.strip("[]").replace(" - ", " ").replace("/", "-")))
-    except ValueError:
-        return None
+    text, fraction = text.strip("[]"), _FRACTION.fullmatch(text)
+    if text[4:5] in ("-", "/") and not _DAY.fullmatch(text):
+        with suppress(ValueError):
+            return _utc(datetime.fromisoformat(text.replace(" - ", " ").replace("/", "-")))
+    whole_s = _whole_seconds(fraction[1] if fraction else text)
+    if whole_s is None or not fraction:
+        return whole_s
+    return (1_000_000 * whole_s + int(fraction[2].ljust(6, "0"))) / 1_000_000
 
 
 @lru_cache(maxsize=1024)
@@ -497,7 +442,7 @@ def _whole_seconds(text: str) -> float | None:
     for written in ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S", "%d/%b/%Y %H:%M:%S", "%a %b %d %H:%M:%S %Y",
                     "%y%m%d %H:%M:%S"):  # fmt: skip
         with suppress(ValueError):
-            return _utc(datetime.strptime(text.strip("[]"), written))
+            return _utc(datetime.strptime(text, written))
     return None
 
 
@@ -564,24 +509,21 @@ def _worker_in(named: dict[str, str], fields: list[str]) -> str | None:
 
 
 def _fields(rest: str) -> tuple[dict[str, str], list[str]]:
-    """Return the fields after the head: those with a name, and all others in their order, without their quotes."""
+    """Return the fields after the head: those with a name, and all others in their order, without their quotes.
+
+    They have a point in decimal numbers, and not Apache's %T in its usual %T/%D.
+    """
     named: dict[str, str] = {}
     others: list[str] = []
-    for found in _FIELD.finditer(_APART.sub("", _LIST.sub(",", _plain(rest)))):
+    rest = _BOTH.sub(lambda both: f"{both[2]}us" if int(both[2]) // 1_000_000 == int(both[1]) else both[0],
+                     _COMMA.sub(r"\1.\2", rest))  # fmt: skip
+    for found in _FIELD.finditer(_APART.sub("", _LIST.sub(",", rest))):
         if found["name"]:
             named.setdefault(found["name"], found["value"].strip('"').rstrip(",;"))
         else:
             text = found["text"]
             others.append(text[1:-1] if text[0] in '"[' and len(text) > 1 else text.strip("(),;"))
     return named, others
-
-
-def _plain(rest: str) -> str:
-    """Return fields with a point in decimal numbers, and without Apache's %T in its usual %T/%D."""
-    return _BOTH.sub(
-        lambda both: f"{both[2]}us" if int(both[2]) // 1_000_000 == int(both[1]) else both[0],
-        _COMMA.sub(r"\1.\2", rest),
-    )
 
 
 def rest_at(place: int, width: int) -> str:

@@ -22,7 +22,6 @@ from stampede.logs.durations import DurationSource, find_durations
 from stampede.logs.formats import (
     ADD,
     COLOUR,
-    CSV,
     FORMATS,
     FREE,
     HAS_TIME,
@@ -34,14 +33,12 @@ from stampede.logs.formats import (
     Entry,
     Format,
     Formats,
-    JsonFormat,
-    columns_of,
     epoch_seconds,
+    formats_of_columns,
     json_keys,
     parse_entry,
     printed_in,
     seconds_of,
-    w3c_format,
     worker_of,
 )
 from stampede.logs.identity import ROUNDED_S, Identity, find_identity
@@ -60,12 +57,9 @@ PART = 1 << 25
 T = TypeVar("T")
 _ASKED = re.compile(r"\b(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)\b")
 """Behind the first lines, lines without any of these are not looked at: they are no requests."""
-_ANOTHER = 0.2
-"""If more than this share of the lines have a format, they are no exceptions."""
+_ANOTHER = 0.2  # if more than this share of the lines have a format, they are no exceptions
 _ORIGIN = re.compile(r"[A-Za-z][\w+.-]*://[^/?#]*")
 """What stands before the path if a log has whole addresses, as those of cloud balancers do; a server logs the path."""
-_HEAD = 64
-_LIST_OF_OBJECTS = re.compile(r"\s*(?:\{\s*\"events\"\s*:\s*)?\[\s*(?:\{|$)")
 
 
 class LoggedRequest(NamedTuple):
@@ -139,8 +133,8 @@ class Reader:
             text = "\n".join(lines)
         if not lines:
             return Batch.empty()
-        at, methods, targets, statuses, took, workers = self._columns(text, lines)
-        ids, named, moments, arrived = self.identity.of(lines)
+        columns: list[list[Any]] = [*self._columns(text, lines)]
+        at, methods, targets, statuses, took, workers = columns
         kept = [True] * len(lines)
         others = None in at or "" in methods
         for line in [place for place, found in enumerate(at) if found is None or not methods[place]] if others else ():
@@ -151,19 +145,15 @@ class Reader:
             took_s = self.source.take(entry)
             at[line], methods[line], targets[line], statuses[line] = entry.at, entry.method, entry.target, entry.status
             took[line], workers[line] = None if took_s is None else max(took_s, SHORTEST_S), entry.worker
-        columns: list[list[Any]] = [at, methods, targets, statuses, took, workers, ids, arrived, named, moments]
+        unreadable = [line for known, line in zip(kept, lines, strict=True) if not known and line.strip()]
         if not all(kept):
-            columns = [[*compress(column, kept)] for column in columns]
-        at, methods, targets, statuses, took, workers, ids, arrived, named, moments = columns
+            lines, *columns = ([*compress(column, kept)] for column in (lines, *columns))
+            at, methods, targets, statuses, took, workers = columns
+        ids, workers, moments, arrived, upstream = self.identity.of(lines, workers)
         if self.identity.moment:
             at = [moment if moment is not None and 0 <= moment - whole <= ROUNDED_S else whole
                   for whole, moment in zip(at, moments, strict=True)]  # fmt: skip
-        if self.identity.worker:
-            workers = [own or (worker_of(other) if other else None) for own, other in zip(workers, named, strict=True)]
-        taken = [*compress(lines, kept)]
-        workers, upstream = self.identity.workers(workers, taken), self.identity.upstream_s(taken)
         targets = [target if target[0] == "/" else _ORIGIN.sub("", target, count=1) or "/" for target in targets]
-        unreadable = [line for known, line in zip(kept, lines, strict=True) if not known and line.strip()]
         return Batch(at, methods, targets, statuses, took, workers, ids, arrived, upstream, unreadable)
 
     def _columns(self, text: str, lines: list[str]) -> tuple[Any, ...]:
@@ -281,20 +271,17 @@ def _lines_of(path: Path, part: Part) -> Lines:
 
 def _objects(texts: Lines, path: Path) -> Lines:
     """Return lines; if they are a list of objects, as gcloud and aws logs write it, a line for each."""
-    head = texts.read_whole(_HEAD)
-    texts.unread(head)
-    if not _LIST_OF_OBJECTS.match(head):
+    texts.unread(head := texts.read_whole(64))
+    if not re.match(r"\s*(?:\{\s*\"events\"\s*:\s*)?\[\s*(?:\{|$)", head):
         return texts
     if len(whole := texts.read_whole(MOST_JSON_BYTES + 1)) > MOST_JSON_BYTES:
         problem = f"{path} is one list of more than {MOST_JSON_BYTES >> 20} MiB, which must be read as a whole."
         raise WrongUse(problem, hint="Write an object in each line: jq -c '.[]' < list.json > lines.json")
-    try:
+    with suppress(ValueError):
         found = parse_json(whole)
-    except ValueError:
-        found = None
-    events = found.get("events") if isinstance(found, dict) else found
-    if isinstance(events, list):
-        return Lines(io.StringIO("\n".join(map(json.dumps, events))))
+        events = found.get("events") if isinstance(found, dict) else found
+        if isinstance(events, list):
+            return Lines(io.StringIO("\n".join(map(json.dumps, events))))
     texts.unread(whole)
     return texts
 
@@ -321,22 +308,17 @@ def find_reader(texts: Lines, unit: str, file: str, formats: Formats, *, identif
     return reader
 
 
-_Numbered = list[tuple[int, Entry]]
-"""What lines say, each with its number."""
-
-
-def _entries(lines: Sequence[str], first: int, formats: Formats) -> _Numbered:
+def _entries(lines: Sequence[str], first: int, formats: Formats) -> list[tuple[int, Entry]]:
     return [(at, entry) for at, line in enumerate(lines, first) if (entry := parse_entry(line, formats))]
 
 
 def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats: Formats) -> Reader | None:
     """Return what reads lines such as these, of which the first has this number; None: none has a format."""
-    if formats.is_own:
-        formats = formats.fitting(lines)
-    elif declared := w3c_format(lines):
-        formats = Formats((declared,), (), None)
-    elif first == 1 and (columns := columns_of(lines[0])):
-        formats = formats._replace(keys=(CSV,), logfmt=None, columns=columns)
+    if formats.is_own and formats.lines:  # one of the formats
+        best = max(formats.lines, key=lambda known: sum(bool(known.line.search(text)) for text in lines))
+        formats = formats._replace(lines=(best,)) if any(map(best.line.search, lines)) else formats
+    if not formats.is_own and first == 1:
+        formats = formats_of_columns(lines, formats)
     known = _entries(lines, first, formats)
     if not known:
         return None if formats.is_own else _free_reader(lines, first, unit, file, may_lack=True)
@@ -350,7 +332,8 @@ def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats:
     of_format = Counter(entry.format for _, entry in known)
     others = {each for each, count in of_format.items() if each != source.format and count > _ANOTHER * len(known)}
     if source.format and source.format.duration and others and not formats.is_own:
-        formats = formats.without(others)
+        formats = formats._replace(lines=tuple(each for each in formats.lines if each not in others),
+                                   keys=tuple(each for each in formats.keys if each not in others))  # fmt: skip
         names = " and ".join(each.name for each in others)
         note = f"Lines in {names} are left out, because they are of another program."
         source = replace(source, notes=(*source.notes, note))
@@ -377,25 +360,21 @@ def _free_reader(lines: Sequence[str], first: int, unit: str, file: str, *, may_
 
 def without_durations(file: str, source: DurationSource) -> WrongUse:
     """Return the message that a log has no durations, with what is not believed and what to add."""
-    name = source.format.name if source.format else "no requests"
+    name, add = (source.format.name, source.format.add) if source.format else ("no requests", ADD)
     notes = "".join(f"\n  {note}" for note in source.notes)
     problem = f"{file}: {name}, but no field is known to be the duration of a request.{notes}"
-    add = source.format.add if source.format else ADD
     return WrongUse(problem, hint=f"Add it to the server's configuration.\n{add}\n--unit none takes only the rates.")
 
 
 def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) -> WrongUse:
     place, text = written[0]
     if formats.is_own:
-        known: list[Format | JsonFormat] = [*formats.lines, *formats.keys]
-        differences = []
-        for each in formats.lines:
-            fits, rest = each.fits_up_to(text)
-            differences.append(f"{each.name}: the line differs at <{rest}>" + (f", after <{fits}>" if fits else ""))
-        return WrongUse(f"{file}:{place}: this line, and every other, differs from "
-                        f"{' and '.join(each.name for each in known)}.",
-                        hint="\n".join([*differences, "Without --format, --format-from and --json-keys, the lab looks "
-                                        "for the format itself."]))  # fmt: skip
+        differences = [f"{each.name}: the line differs at <{rest}>" + (f", after <{fits}>" if fits else "")
+                       for each in formats.lines for fits, rest in [each.fits_up_to(text)]]  # fmt: skip
+        names = " and ".join([*(each.name for each in formats.lines), *(each.name for each in formats.keys)])
+        return WrongUse(f"{file}:{place}: this line, and every other, differs from {names}.",
+                        hint="\n".join([*differences, "Without --format and --json-keys, the lab looks for the "
+                                        "format itself."]))  # fmt: skip
     if any(TIMELESS.search(text) and not HAS_TIME.search(text) for _, text in written):
         problem = f"{file}: the requests in this log have no time, so nobody can know at which rate they came."
         return WrongUse(problem, hint="docker logs --timestamps adds the times, as does %(asctime)s in uvicorn's "

@@ -35,12 +35,7 @@ Machines = Annotated[
 ]
 Name = Annotated[str, typer.Argument(show_default=False, help="The experiment: a file of experiments/.")]
 RunFolder = Annotated[Path | None, typer.Argument(help="The folder of a run; default: the latest run.")]
-LogFormat = Annotated[
-    str, typer.Option("--format", help="The format of the log, as nginx.conf or another configuration has it.")
-]
-LogFormatFrom = Annotated[
-    Path | None, typer.Option(show_default=False, help="The configuration that declares it, e.g. nginx.conf.")
-]
+LogFormat = Annotated[str, typer.Option("--format", help="The format of the log, or a configuration that declares it.")]
 Limits = Annotated[
     Path | None,
     typer.Option(

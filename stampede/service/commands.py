@@ -10,7 +10,7 @@ from stampede.errors import WrongUse
 from stampede.paths import RESULTS
 from stampede.records.plural import plural
 from stampede.run.measuring import print_measured
-from stampede.run.options import JsonKeys, Limits, LogFormat, LogFormatFrom, MeasureOptions, Results, measure_options
+from stampede.run.options import JsonKeys, Limits, LogFormat, MeasureOptions, Results, measure_options
 from stampede.terminal import out, say
 
 
@@ -46,7 +46,6 @@ def init(
     log: Annotated[Path | None, typer.Option(help="The access log of the service; - is standard input.")] = None,
     to: Annotated[Path, typer.Option(help="The file to write.")] = Path("my-service.yaml"),
     format_: LogFormat = "",
-    format_from: LogFormatFrom = None,
     json_keys: JsonKeys = "",
     command: Annotated[str, typer.Option(help="The command that starts the service, if no file says it.")] = "",
     limits: Limits = None,
@@ -62,7 +61,7 @@ def init(
     """Write the file that describes your own service from what its folder says, e.g. stampede init ~/shop."""
     from stampede.logs.access_log import read_logs  # noqa: PLC0415
     from stampede.logs.durations import NO_UNIT  # noqa: PLC0415
-    from stampede.logs.format_files import choose_formats  # noqa: PLC0415
+    from stampede.logs.format_strings import choose_formats  # noqa: PLC0415
     from stampede.records.folder import write_whole  # noqa: PLC0415
     from stampede.resources import read_resources  # noqa: PLC0415
     from stampede.service.description import HEAD, SCHEMA, editor_schema  # noqa: PLC0415
@@ -74,7 +73,7 @@ def init(
         raise WrongUse(problem, hint="stampede init path/of/the/application")
     if to.exists():
         raise WrongUse(f"{to} exists already.", hint=f"stampede init {folder} --to another.yaml")
-    formats = choose_formats(format_, format_from, json_keys)
+    formats = choose_formats(format_, json_keys)
     found = read_logs([log], ["GET", "HEAD"], NO_UNIT, formats) if log else None
     for line in found.recognised if found else []:
         say(line)

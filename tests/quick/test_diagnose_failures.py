@@ -247,3 +247,15 @@ def test_threads_that_a_killed_worker_never_gave_back_were_not_free(tmp_path: Pa
     assert found.findings.waited > 0.5
     assert found.findings.cause in ("away", "full")
     assert found.findings.avoidable < 0.1
+
+
+def test_what_the_balancer_answers_itself_at_once_is_no_missing_line(tmp_path: Path) -> None:
+    """A redirection to HTTPS is not even told; a limit of requests is."""
+    waits = [Logged("GET /page", at + 0.01, at + 0.1, at + 0.2, "7") for at in range(0, 200, 4)]
+    itself = [Logged("GET /page", at + 0.5, at + 0.5, at + 0.5, status=301 if at % 10 else 429) for at in range(200)]
+    found, said = diagnose(tmp_path, [*quick(range(200)), *waits, *itself])
+    assert found.findings.ranges is None
+    assert found.requests.in_both > 0.99
+    assert "The balancer answered 20 requests itself" in said
+    assert "status 429 for GET /page (20, at once)" in said
+    assert "301" not in said

@@ -96,6 +96,16 @@ def test_the_columns_of_the_w3c_are_named_by_the_file(tmp_path: Path, line: str,
     assert log.clock == "balancer"
 
 
+def test_columns_of_the_w3c_without_durations_say_which_column_to_add(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    log.write_text(f"{COLUMNS.removesuffix(' time-taken')}\n2026-11-03 14:00:01 10.0.0.1 GET /a - 203.0.113.9 200\n")
+
+    with pytest.raises(WrongUse, match="the W3C extended format, but no field is known") as refused:
+        read_logs([log], ["GET"], need_durations=True)
+
+    assert "Add it to the server's configuration.\ntime-taken\n" in refused.value.hint
+
+
 @pytest.mark.parametrize(
     ("head", "line"),
     [("timestamp,method,path,status,agent,duration_ms", '{iso},GET,/a?b=1,200,"x, like 3.5",{ms}'),

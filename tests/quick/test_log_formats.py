@@ -13,8 +13,7 @@ from inline_snapshot import snapshot
 from stampede.errors import WrongUse
 from stampede.logs import reading
 from stampede.logs.access_log import AccessLog, read_logs, read_requests
-from stampede.logs.format_files import choose_formats
-from stampede.logs.format_strings import DIALECTS, compile_format
+from stampede.logs.format_strings import DIALECTS, choose_formats, compile_format
 from stampede.logs.formats import FORMATS, JSON_FORMATS, LOGFMT, Entry, Formats, parse_entry
 from stampede.logs.formats import KNOWN as KNOWN_FORMATS
 from stampede.logs.reading import Reader, opened_log
@@ -213,7 +212,6 @@ FILES = {
             log_format short '$remote_addr $status';
             log_format main '[$time_local] "$request" $status '
                             'rt=$request_time ua="$http_user_agent"';
-            include conf.d/*.conf;
             access_log /var/log/nginx/access.log main;
         }
         """,
@@ -251,17 +249,31 @@ FILES = {
         '2026-11-03T14:00:{n:02}+00:00 "GET /a HTTP/1.1" 200 {s}',
         "nginx's log_format",
     ),
+    "nginx.conf, with comments": (
+        "log_format timed '[$time_local] \"$request\" '  # who asks; don't cut here\n    # nor here\n"
+        "    '$status $request_time';\n",
+        '[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1" 200 {s}',
+        "nginx's log_format timed",
+    ),
+    "gunicorn.conf.py, with comments, types and raw strings": (
+        "access_log_format: str = (\n    '%(t)s \"%(r)s\" '  # don't cut here\n    r'%(s)s %(L)s'\n)\n",
+        '[03/Nov/2026:14:00:{n:02} +0000] "GET /a HTTP/1.1" 200 {s}000',
+        "gunicorn's access_log_format",
+    ),
+    "configmap.yaml, without quotes": (
+        'data:\n  log-format-upstream: $time_iso8601 "$request" $status $request_time\n  use-gzip: "true"\n',
+        '2026-11-03T14:00:{n:02}+00:00 "GET /a HTTP/1.1" 200 {s}',
+        "nginx's log_format",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_configuration_says_the_format(lab: Lab, tmp_path: Path, name: str) -> None:
     text, template, says = FILES[name]
-    config = tmp_path / name
-    config.write_text(text, encoding="utf-8")
 
-    log = read(tmp_path, rendered(template), choose_formats(written_in=config))
-    said = lab.call("requests", str(tmp_path / "access.log"), "--format-from", str(config))
+    log = read(tmp_path, rendered(template), choose_formats(text))
+    said = lab.call("requests", str(tmp_path / "access.log"), "--format", text)
 
     assert seconds_of(log) == pytest.approx(TOOK_S)
     assert said.returncode == 0
@@ -269,13 +281,10 @@ def test_a_configuration_says_the_format(lab: Lab, tmp_path: Path, name: str) ->
 
 
 def test_of_several_formats_the_log_has_the_one_that_most_lines_have(tmp_path: Path) -> None:
-    """Also one of a file that nginx.conf includes; and of equal formats, the one that access_log uses."""
-    (tmp_path / "conf.d").mkdir()
-    (tmp_path / "conf.d" / "shop.conf").write_text("log_format shop '$msec $request $status $request_time';")
-    config = tmp_path / "nginx.conf"
+    """Of equal formats, it is the one that access_log uses."""
     same = "'$msec \"$request\" $status $request_time'"
-    config.write_text(f"log_format a {same};\nlog_format b {same};\ninclude conf.d/*.conf;\naccess_log logs/x b;")
-    formats = choose_formats(written_in=config)
+    formats = choose_formats(f"log_format a {same};\nlog_format b {same};\naccess_log logs/x b;\n"
+                             "log_format shop '$msec $request $status $request_time';")  # fmt: skip
 
     included = read(
         tmp_path, ["1793714400.1 GET /a HTTP/1.1 200 0.014", "1793714401.1 GET /a HTTP/1.1 200 0.2"], formats
@@ -318,8 +327,9 @@ REFUSED = {
                        "the line differs at < [>, after <$remote_addr>"),
     "a further part": (["--format", '[$time_local] "$request" $status'],
                        """the line differs at <" >, after <[$time_local] "$request>"""),
-    "no file": (["--format-from", "none.conf"], "none.conf cannot be read"),
-    "both": (["--format", "%t %D %r", "--json-keys", "time=t"], "exclude each other"),
+    "no format in a configuration": (["--format", "http {\n  access_log logs/access.log combined;\n  gzip on;\n}"],
+                                     "error: --format declares no format of an access log.\n\nhint: --format takes"),
+    "both": (["--format", "$msec", "--json-keys", "time=t"], "exclude each other"),
 }  # fmt: skip
 
 
@@ -338,19 +348,19 @@ def test_a_format_that_does_not_fit_is_refused(lab: Lab, tmp_path: Path, why: st
 @pytest.mark.parametrize("name", STRINGS)
 def test_a_format_without_a_time_or_a_request_says_what_to_add(name: str) -> None:
     """Each variable is left out in turn. What another variable says, too, is not missed."""
-    [whole] = choose_formats(STRINGS[name][0]).lines
+    text = STRINGS[name][0]
+    [whole] = choose_formats(text).lines
     [dialect] = [one for one in DIALECTS if whole.name.startswith(one.name)]
     ways = {"time": dialect.time, "method": dialect.request, "target": dialect.request}
     hints = {}
-    for text in {whole.documented.replace(part, "") for part, _ in whole.parts}:
+    for variable in {found[0] for found in re.finditer(dialect.variable, text)}:
         try:
-            left = compile_format(text, dialect)
+            [left] = choose_formats(text.replace(variable, "")).lines
         except WrongUse as refused:
-            part = refused.message.removeprefix(f"{dialect.name} has no ").removesuffix(f" of the requests: {text}")
+            [part] = re.findall(r" has no (\w+) of the requests: ", refused.message)
             hints[part] = refused.hint
         else:
-            assert ways.keys() <= left.line.groupindex.keys() | {"time"}
-            assert {"time", "start"} & left.line.groupindex.keys()
+            assert ways.keys() <= left.line.groupindex.keys()
     assert hints.keys() >= {"time"}
     assert hints.keys() & {"method", "target"}
     assert hints == {part: f"Add {ways[part]} to it." for part in hints}
@@ -359,7 +369,7 @@ def test_a_format_without_a_time_or_a_request_says_what_to_add(name: str) -> Non
 def test_each_kind_of_wrong_key_of_json_has_its_message() -> None:
     wrong = "when=ts", "path=url,status", "time=", "duration=took", "duration=took:days"
 
-    assert listed(problem_of(choose_formats, "", None, keys) for keys in wrong) == snapshot("""\
+    assert listed(problem_of(choose_formats, "", keys) for keys in wrong) == snapshot("""\
 --json-keys when=ts is no part of a request with its key. The parts are time, method, path, request, status,
     duration, worker, such as time=ts,path=route,duration=elapsed:ms.
 --json-keys status is no part of a request with its key. The parts are time, method, path, request, status,
@@ -476,3 +486,12 @@ def test_the_id_and_the_worker_of_every_line_are_known(
 
     assert [request.id for request in found] == [f"a4c2{n:02}" for n in range(30)]
     assert [request.worker for request in found] == [f"10.0.0.{n}:80" for n in range(30)]
+
+
+def test_a_string_without_the_name_of_its_dialect_is_that_of_its_variables() -> None:
+    assert [compile_format(text).name for text in (
+        '$msec "$request"', '%(t)s "%(r)s"', "%(ltime) %(method) %(uri)", "[%tr] %{+Q}r", "%tr %HM %HU", '%t "%r"'
+    )] == [
+        "nginx's log_format", "gunicorn's access_log_format", "uWSGI's logformat", "HAProxy's log-format",
+        "HAProxy's log-format", "Apache's LogFormat",
+    ]  # fmt: skip

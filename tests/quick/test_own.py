@@ -275,11 +275,10 @@ def test_init_takes_the_requests_from_a_log(lab: Lab, service: Path, tmp_path: P
 
 def test_init_reads_a_log_in_the_format_of_a_configuration(lab: Lab, service: Path, tmp_path: Path) -> None:
     """Also without durations, because the load needs only rates."""
-    config = tmp_path / "nginx.conf"
-    config.write_text("log_format short '$msec $host $request_method $request_uri';")
+    config = "log_format short '$msec $host $request_method $request_uri';"
     (tmp_path / "access.log").write_text("".join(f"1793714{n}00.000 shop GET /\n" for n in (4, 5)))
 
-    said, _ = described(lab, service, "--log", str(tmp_path / "access.log"), "--format-from", str(config))
+    said, _ = described(lab, service, "--log", str(tmp_path / "access.log"), "--format", config)
 
     assert "access.log: nginx's log_format short; durations: none." in said
     found = read_user_service(tmp_path / "found.yaml")

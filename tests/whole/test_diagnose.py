@@ -204,7 +204,7 @@ def test_a_header_beside_whole_seconds_tells_no_waits(tmp_path: Path) -> None:
 def test_the_header_is_read_in_its_usual_units_and_never_guessed(written: str, seconds: float | None) -> None:
     line = f'198.51.100.5 - - [18/Nov/2026:11:06:40 +0000] "GET / HTTP/1.1" 200 104 rt=0.2 {written}'
 
-    assert find_identity([line], [1795000000.0]).of([line])[-1] == [seconds]
+    assert find_identity([line], [1795000000.0]).of([line], [None])[3] == [seconds]
 
 
 def test_the_number_of_threads_is_found(found: Diagnosis) -> None:

@@ -1,16 +1,22 @@
 """stampede diagnose: what logs say of a service in trouble comes first, and nothing else counts as a wait."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from io import StringIO
 from itertools import chain
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from stampede.evaluate.metrics.waiting import Answered, avoidable_waits
 from stampede.logs.diagnose.diagnosis import Diagnosis
-from stampede.logs.diagnose.screen import answer
+from stampede.logs.diagnose.screen import answer, print_diagnosis
 from tests.whole.test_diagnose import BEGAN
 from tests.whole.test_pairs_of_logs import clf, diagnosed
 
@@ -41,23 +47,35 @@ def quiet(slow: str, every: int = 12) -> list[Request]:
     return requests
 
 
-def diagnosis(
-    folder: Path, requests: Sequence[Request], *, ids: bool = True, ahead_s: float = 0.0, upstream: bool = False
-) -> Diagnosis:
+def write(
+    folder: Path, requests: Sequence[Request], *, ids: bool = True, ahead_s: float = 0.0, upstream: bool = False,
+    precise: Sequence[bool] = (True, True), named: bool = True, whole: bool = False,
+) -> tuple[Path, Path]:  # fmt: skip
+    """Write nginx.log and gunicorn.log, whose times may be whole seconds; ``whole``: the server's durations are, too.
+
+    No server has a line of a request with status 502.
+    """
     lines: tuple[list[tuple[float, str]], list[tuple[float, str]]] = [], []
     for number, each in enumerate(requests):
         id_ = f" id={number:032x}" if ids else ""
         urt = f" urt={each.answered - each.sent if each.upstream is None else each.upstream:.3f}" if upstream else ""
         at, took = BEGAN + each.answered, each.answered - each.sent
         lines[0].append((each.answered, f'10.0.0.1 - - {clf(at)} "GET {each.path} HTTP/1.1" {each.status} 9 "-" "-" '
-                                        f"rt={took:.3f}{urt} at={at:.3f}{id_}"))  # fmt: skip
-        at = BEGAN + each.ended + ahead_s
-        lines[1].append((each.ended, f'10.0.0.9 - - {clf(at)} "GET {each.path} HTTP/1.0" {each.of_server} 9 "-" "-" '
-                                     f"rt={each.ended - each.began:.6f} <{each.worker}> at={at:.6f}{id_}"))  # fmt: skip
+                                        f"rt={took:.3f}{urt}" + f" at={at:.3f}" * precise[0] + id_))  # fmt: skip
+        at, worked = BEGAN + each.ended + ahead_s, each.ended - each.began
+        duration = f"{int(worked)}s" if whole else f"{worked:.6f}"
+        line = f'10.0.0.9 - - {clf(at)} "GET {each.path} HTTP/1.0" {each.of_server} 9 "-" "-" rt={duration}'
+        if each.status != 502:
+            lines[1].append((each.ended, line + f" <{each.worker}>" * named + f" at={at:.6f}" * precise[1] + id_))
     paths = folder / "nginx.log", folder / "gunicorn.log"
     for path, written in zip(paths, lines, strict=True):
         path.write_text("".join(f"{text}\n" for _, text in sorted(written)))
-    return diagnosed(paths[:1], paths[1:])
+    return paths
+
+
+def diagnosis(folder: Path, requests: Sequence[Request], **writing: Any) -> Diagnosis:
+    nginx, gunicorn = write(folder, requests, **writing)
+    return diagnosed([nginx], [gunicorn])
 
 
 @pytest.mark.parametrize("ids", [True, False])
@@ -161,3 +179,158 @@ def test_health_checks_do_not_drown_the_requests_that_wait(tmp_path: Path) -> No
     assert found.findings.waited == pytest.approx(15 / 10_030, abs=1e-4)
     assert found.findings.cause == "avoidable"
     assert "50.0% of those for GET /pay, waited" in next(answer(found))
+
+
+def behind_workers(rate_rps: float, work_s: tuple[float, float], *, hangs: bool = False) -> list[Request]:
+    """Return requests that chance sends to three workers with a queue each. A request that hangs ends its worker."""
+    random, free, names, requests, sent, hang = Random(1), [0.0] * 3, [0, 1, 2], list[Request](), 0.0, 60.0
+    while sent < 500:
+        sent += random.expovariate(rate_rps)
+        worker = random.randrange(3)
+        is_hanging = hangs and sent > hang
+        began = max(free[worker], sent)
+        free[worker] = ended = began + (30 if is_hanging else random.uniform(*work_s))
+        hang += 90 * is_hanging
+        status = 502 if is_hanging else 200
+        requests.append(Request("/hang" if is_hanging else f"/items/{random.randrange(50)}", sent, began, ended,
+                                ended + 0.0005, names[worker], status))  # fmt: skip
+        names[worker] += 3 * is_hanging
+    return requests
+
+
+def tells_the_truth(found: Diagnosis, requests: Sequence[Request]) -> bool:
+    """Whether the shares that waited, also avoidably, lie in the ranges of the table."""
+    sent, began, ended = (np.array([getattr(each, name) for each in requests]) for name in ("sent", "began", "ended"))
+    worker, served = (np.array([getattr(each, name) for each in requests]) for name in ("worker", "status"))
+    worker %= 3
+    answered = Answered(["0", "1", "2"], [], 0.0, ended.max(), sent[-1], worker, worker, sent, began, ended)
+    avoidably = (avoidable_waits(answered, 3, 1).beside_s > 0.05)[served != 502].mean()
+    shares = (((began - sent) > 0.05)[served != 502].mean(), found.findings.waited_within), (
+        avoidably, found.findings.avoidably_within)  # fmt: skip
+    return all(within.low - 0.01 <= share <= within.high + 0.01 for share, within in shares)
+
+
+@pytest.mark.parametrize("status", [499, 504])
+@pytest.mark.parametrize("whole", [True, False])
+def test_whole_seconds_beside_requests_that_the_balancer_left_give_a_range(
+    tmp_path: Path, status: int, *, whole: bool
+) -> None:
+    """Gunicorn's %(T)s, or %(t)s: neither tells when the work began for which nobody waited any more."""
+    served = behind_workers(1.2, (1.1, 2.6))
+    requests = [replace(each, answered=each.sent + 5, status=status) if each.answered - each.sent > 5 else each
+                for each in served]  # fmt: skip
+    found = diagnosis(tmp_path, requests, precise=(True, False), whole=whole)
+    print_diagnosis(Console(file=(told := StringIO()), width=80), found, None)
+
+    assert tells_the_truth(found, served)
+    low, high = found.findings.avoidably_within
+    assert low + 0.02 < high
+    assert f"{100 * low:.0f}-{100 * high:.0f}%" in told.getvalue()
+    assert ("durations of gunicorn.log are whole seconds" in told.getvalue()) is whole
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_wait_during_a_long_502_may_have_been_avoidable_if_no_log_names_the_processes(
+    tmp_path: Path, *, named: bool
+) -> None:
+    """All others went on meanwhile, but they might have ended, too. A new worker may have the name of the old one."""
+    requests = [replace(each, worker=each.worker % 3) for each in behind_workers(4, (0.05, 0.25), hangs=True)]
+    found = diagnosis(tmp_path, requests, named=named)
+
+    assert tells_the_truth(found, requests)
+    assert found.findings.avoidable_within.low < 0.5
+    assert found.findings.cause in ("missing", "unknown") if named else found.findings.cause == "missing"
+    if not named:
+        assert found.findings.avoidable_within.high > 0.8
+        assert "if it named the processes" in " ".join(answer(found))
+
+
+@pytest.mark.parametrize("precise", [(False, False), (True, False)])
+def test_slow_clients_beside_whole_seconds_leave_a_range(tmp_path: Path, precise: Sequence[bool]) -> None:
+    """Nobody can tell them from waits; that there are some shows in ends that are noted too late."""
+    random, served = Random(4), behind_workers(6, (0.05, 0.25))
+    requests = [slow_to_take(each, random.uniform(0.1, 2.5)) if random.random() < 0.04 else each for each in served]
+    found = diagnosis(tmp_path, requests, precise=precise)
+
+    assert tells_the_truth(found, served)
+    assert found.findings.is_doubtful
+    assert not diagnosis(tmp_path, served, precise=precise).findings.is_doubtful
+
+
+@pytest.mark.parametrize("by_s", [1.5, -4.0, 90.0])
+def test_a_clock_that_was_set_meanwhile_is_told_by_ids(tmp_path: Path, by_s: float) -> None:
+    requests = behind_workers(4, (0.05, 0.25))
+    paths = write(tmp_path, requests)
+    ended = sorted(requests, key=lambda each: each.ended)
+    (tmp_path / "later").mkdir()
+    early, late = (
+        write(tmp_path / "later", requests, ahead_s=ahead)[1].read_text().splitlines() for ahead in (0, by_s)
+    )
+    paths[1].write_text("\n".join([*early[: len(ended) // 2], *late[len(ended) // 2 :]]))
+    found = diagnosed(paths[:1], paths[1:])
+    print_diagnosis(Console(file=(told := StringIO()), width=80), found, None)
+
+    assert "The times of gunicorn.log run unsteadily" in told.getvalue()
+    assert tells_the_truth(found, requests)
+    assert (found.findings.cause, found.findings.is_doubtful) == ("avoidable", False)
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_lines_that_stand_in_a_log_again_count_once(tmp_path: Path, *, ids: bool) -> None:
+    """All of them, or with ids some."""
+    requests = behind_workers(4, (0.05, 0.25))
+    nginx, gunicorn = write(tmp_path, requests, ids=ids)
+    lines = gunicorn.read_text().splitlines()
+    gunicorn.write_text("\n".join([*lines, *lines[300 if ids else 0 :]]))
+    found = diagnosed([nginx], [gunicorn])
+
+    assert found.logs.servers[0].again == len(lines) - 300 * ids
+    assert len(found.requests) == len(requests)
+
+
+@pytest.mark.parametrize("status", [0, 460])
+def test_balancers_have_several_statuses_for_a_client_that_left(tmp_path: Path, status: int) -> None:
+    requests = [replace(each, ended=each.began + 12, answered=each.sent + 5, status=499)
+                if each.path == "/export" else each for each in quiet("/export")]  # fmt: skip
+    nginx, gunicorn = write(tmp_path, requests)
+    lines = [json.dumps({"start_time": datetime.fromtimestamp(BEGAN + each.sent, UTC).isoformat(), "method": "GET",
+                         "path": each.path, "response_code": status if each.status == 499 else 200,
+                         "duration": round(1000 * (each.answered - each.sent))}) for each in requests]  # fmt: skip
+    nginx.write_text("\n".join(lines))
+
+    assert "status 499 for GET /export (100, after 5 s)" in next(answer(diagnosed([nginx], [gunicorn])))
+
+
+def test_an_aws_load_balancer_says_how_long_it_waited_for_what_it_gave_up(tmp_path: Path) -> None:
+    requests = [replace(each, ended=each.began + 12, answered=each.sent + 5, status=504)
+                if each.path == "/export" else each for each in quiet("/export")]  # fmt: skip
+    nginx, gunicorn = write(tmp_path, requests)
+
+    def line(each: Request) -> str:
+        at, created = (datetime.fromtimestamp(BEGAN + time, UTC).isoformat(timespec="microseconds")[:26]
+                       for time in (each.answered, each.sent))  # fmt: skip
+        took = "0.000 -1 -1 504 -" if each.status == 504 else f"0.000 {each.answered - each.sent:.3f} 0.000 200 200"
+        return (f'h2 {at}Z app/a/5 192.0.2.1:49 10.0.0.9:80 {took} 34 9 "GET https://a.example:443{each.path} HTTP/2" '
+                f'"curl" E T arn:x "Root=1-5" "a.example" "arn" 0 {created}Z "forward" "-" "-"')  # fmt: skip
+
+    nginx.write_text("\n".join(line(each) for each in sorted(requests, key=lambda each: each.answered)))
+
+    assert "status 504 for GET /export (100, after 5 s)" in next(answer(diagnosed([nginx], [gunicorn])))
+
+
+def test_requests_whose_lines_are_alike_count_each(tmp_path: Path) -> None:
+    """Of some quick requests in a second, a server without ids writes the same line."""
+    requests = [
+        Request("/healthz", 0.1 * n, 0.1 * n + 0.001, 0.1 * n + 0.0011, 0.1 * n + 0.0015, 0) for n in range(400)
+    ]
+    found = diagnosis(tmp_path, requests, ids=False, precise=(True, False))
+
+    assert (len(found.requests), found.logs.servers[0].again, found.requests.in_both) == (400, 0, 1)
+
+
+def test_durations_of_a_whole_second_may_be_precise(tmp_path: Path) -> None:
+    """Requests that sleep for a second take a millisecond more."""
+    requests = [replace(each, ended=each.began + 1.0003, answered=each.began + 1.0008) for each in quiet("/items")]
+    found = diagnosis(tmp_path, requests)
+
+    assert (found.logs.servers[0].took_tick_s, found.findings.is_doubtful) == (0, False)

@@ -123,7 +123,8 @@ def test_each_line_of_several_balancers_and_hosts_is_of_one_request(tmp_path: Pa
     for balancers, servers in (([one], hosts), (halves, [server])):
         found = diagnosed(balancers, servers)
         assert tells_the_truth(found)
-        for log in found.logs.balancers:
+        assert found.findings.waited_avoidably == pytest.approx(truth()[1], abs=0.02)
+        for log in {id(each): each for each, _, _ in found.requests.joins}.values():
             joined = np.concatenate([pairs.balancer for its, _, pairs in found.requests.joins if its is log])
             assert len(np.unique(joined)) == len(joined)
 

@@ -1,6 +1,6 @@
 """How many workers and threads a service has, and when all of them were at work: told by the user, or found in logs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,16 +11,7 @@ from stampede.logs.diagnose.logs import COARSE_S, Floats, Integers
 from stampede.logs.diagnose.requests import Requests
 from stampede.records.plural import plural
 
-_WINDOW = 20
-"""If times are coarse, the requests at work are counted as means of windows of so many ticks."""
-SHORT_S, FEW_WAITS = 0.005, 10
-"""Fewer waits, and those that are shorter, do not tell how many threads a worker has."""
-_MOSTLY = 0.9
-"""A thread was missing during a wait if all were at work for a larger share of it."""
-_OVERLAP = 0.1
-"""Two workers of which one ended soon after the other began, by this part of their times, have the same place."""
-_NEARLY = 0.35
-"""All threads count as at work in a window if at most so many of them are free on average."""
+_WINDOW = 20  # if times are coarse, the requests at work are counted as means of windows of so many ticks
 
 
 @dataclass(frozen=True)
@@ -30,9 +21,10 @@ class Capacity:
     ``place`` says for each request which of the workers served it; -1: unknown. A worker that was started in the place
     of another worker has its place. ``restarts`` is how often that happened, and ``away`` when such a place had no
     worker, once for each of its threads, or a thread was held by a request that ended with its worker. ``full`` is when
-    all threads were at work or away; of waits of up to ``unsure_s``, times that are coarse do not tell whether they
-    were. ``seen`` is how many workers are in the logs at once; 0: the logs name none. ``at_least``: there may be more
-    threads, because no waits tell their number. ``doubts`` say where the logs contradict the user, in sentences.
+    all threads were at work or away, ``full_within`` when they surely and when they perhaps were, and ``unsure_s`` for
+    how much of each wait nobody knows it if times are coarse. ``seen`` is how many workers are in the logs at once; 0:
+    the logs name none. ``at_least``: there may be more threads, because no waits tell their number. ``doubts`` say
+    where the logs contradict the user, in sentences.
     """
 
     workers: int
@@ -42,6 +34,7 @@ class Capacity:
     restarts: int
     away: Segments
     full: Segments
+    full_within: tuple[Segments, Segments]
     unsure_s: float = 0.0
     seen: int = 0
     at_least: bool = False
@@ -52,6 +45,11 @@ class Capacity:
         """How many threads there are in all."""
         return self.workers * self.threads
 
+    @property
+    def are_several(self) -> bool:
+        """Whether a thread may be free elsewhere: with one worker, the request's own worker has all threads."""
+        return self.total > 1 and (self.workers > 1 or (not self.seen and "workers" in self.found))
+
 
 def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capacity:
     """Return how many workers and threads served requests. ``workers`` and ``threads`` are what the user says; 0: find.
@@ -61,52 +59,45 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
     """
     found = [name for name, told in (("workers", workers), ("threads", threads)) if not told]
     place, away = places_of(requests)
-    seen = 0 if (place < 0).any() else int(place.max()) + 1
+    seen, is_coarse = 0 if (place < 0).any() else int(place.max()) + 1, requests.tick_s >= COARSE_S
     if workers and workers < seen:
         raise WrongUse(f"--workers {workers}, but {seen} workers served requests at the same time.",
                        hint=f"--workers {seen}, or more if a worker served nothing")  # fmt: skip
     doubts = []
     if seen and workers > seen:
         doubts.append(f"Check --workers {workers}: only {plural(seen, 'worker')} served requests.")
-    if threads and requests.tick_s < COARSE_S and requests.joins and (seen or workers):
-        parts = [np.flatnonzero(place == of) for of in range(seen)] or [np.arange(len(requests))]
-        most = max(most_at_once(requests, mine) for mine in parts)
-        if most > threads * (1 if seen else workers):
-            where = "in one worker" if seen else f"although there are {workers} x {threads} threads"
-            doubts.append(f"Check --threads {threads}: {most} requests were at work at once {where}.")
-    if seen:
-        workers = max(workers, seen)
-        threads = threads or _threads(requests, [np.flatnonzero(place == of) for of in range(workers)])
-    else:
-        workers = workers or 1
-        threads = threads or max(1, round(most_at_once(requests, np.arange(len(requests))) / workers))
-    unsure_s = _WINDOW / 2 * requests.tick_s if requests.tick_s >= COARSE_S else 0.0
-    restarts = len(away)
-    away = np.concatenate(
-        [np.repeat(away if seen else NEVER, threads, axis=0), *_held(requests, away, workers, threads)]
-    )
+    parts = [np.flatnonzero(place == of) for of in range(max(workers, seen))] if seen else [np.arange(len(requests))]
+    most = max(most_at_once(requests, mine) for mine in parts)
+    known = seen or workers
+    if threads and known and not is_coarse and requests.joins and most > threads * (1 if seen else workers):
+        where = "in one worker" if seen else f"although there are {workers} x {threads} threads"
+        doubts.append(f"Check --threads {threads}: {most} requests were at work at once {where}.")
+    workers = max(workers, seen, 1)
+    if not threads:
+        threads = max(1, round(most / workers)) if not seen else most if is_coarse else _threads(requests, parts, most)
+    restarts, held, unknown = len(away), requests.held, requests.held
+    if seen:  # where a worker ended; a worker whose successor has its name seems to go on
+        gone = (away[:, 0] <= held[:, 1:]) & (held[:, 1:] <= away[:, 1])
+        unknown = held[~gone.any(axis=1)]
+        went_s = np.where(gone, away[:, 0], 0.0).max(axis=1, initial=0.0)  # it went on serving others until then
+        held = np.stack([held[:, 0], np.maximum(held[:, 0], went_s)], axis=1) if threads > 1 else NEVER
+    away = np.concatenate([np.repeat(away, threads, axis=0) if seen else NEVER, held])
     began_s, ended_s = busy_times(requests, away)
-    full = at_least(workers * threads, began_s, ended_s)
-    if requests.tick_s >= COARSE_S:
+    full, unsure_s = at_least(workers * threads, began_s, ended_s), 0.0
+    if is_coarse:  # all threads count as at work if hardly any is free on average
+        unsure_s = _WINDOW / 2 * requests.tick_s
         middle_s, means = _at_work(began_s, ended_s, requests.tick_s)
-        turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - _NEARLY, [False]])))
-        full = np.stack([middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s], axis=1)
-    parts = [np.flatnonzero(place == of) for of in range(workers)] if seen else [np.arange(len(requests))]
+        turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - 0.35, [False]])))
+        full = at_least(1, middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s)
+    least, most_full = full, full
+    if not is_coarse and (requests.are_blurred or len(unknown)):
+        # nobody knows which workers went on while one ended with a request
+        all_away = np.repeat(at_least(1, *unknown.T), workers * threads, axis=0)
+        least = at_least(workers * threads, *busy_times(requests.shortest, away))
+        most_full = at_least(workers * threads, *busy_times(requests.longest, np.concatenate([away, all_away])))
     is_at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
-    return Capacity(workers, threads, found, place, restarts, away, full, unsure_s, seen, is_at_least, doubts)
-
-
-def _held(requests: Requests, away: Segments, workers: int, threads: int) -> Iterator[Segments]:
-    """Yield when requests without a line held threads of workers that went on serving others until they ended.
-
-    If no log names the workers, nobody can tell meanwhile that a thread is free.
-    """
-    if (requests.worker < 0).any():
-        yield np.repeat(at_least(1, *requests.held.T), workers * threads, axis=0)
-    elif threads > 1 and len(away):
-        for sent_s, ended_s in requests.held:
-            began_s = away[(away[:, 0] <= ended_s) & (ended_s <= away[:, 1]), 0].max(initial=0.0)
-            yield np.array([[sent_s, max(sent_s, began_s)]])
+    return Capacity(workers, threads, found, place, restarts, away, full, (least, most_full),
+                    2 * requests.tick_s if seen and is_coarse else unsure_s, seen, is_at_least, doubts)  # fmt: skip
 
 
 def busy_times(requests: Requests, away: Segments) -> tuple[Floats, Floats]:
@@ -118,7 +109,7 @@ def places_of(requests: Requests) -> tuple[Integers, Segments]:
     """Return which place each request's worker has, and when places had no worker, between one worker and the next.
 
     A worker lives at least from its first request to its last request. Of two workers that hardly lived at the same
-    time, as during a deployment, the later has the place of the earlier.
+    time (a tenth of the shorter time), as during a deployment, the later has the place of the earlier.
     """
     place, away = np.full(len(requests), -1), []
     workers = np.unique(requests.worker[requests.worker >= 0])
@@ -135,7 +126,7 @@ def places_of(requests: Requests) -> tuple[Integers, Segments]:
         lasts_s = ended_s[worker] - began_s[worker]
         over_s = [each_s - began_s[worker] + requests.tick_s for each_s in last_s]
         free = [at for at, each_s in enumerate(over_s)
-                if each_s <= max(0.0, _OVERLAP * min(lasts_s, began_s[worker] + each_s - first_s[at]))]  # fmt: skip
+                if each_s <= max(0.0, 0.1 * min(lasts_s, began_s[worker] + each_s - first_s[at]))]  # fmt: skip
         at = max(free, key=lambda at: last_s[at], default=len(last_s))
         if free:
             away.append([last_s[at], max(last_s[at], began_s[worker])])
@@ -145,15 +136,12 @@ def places_of(requests: Requests) -> tuple[Integers, Segments]:
     return place, np.array(away or NEVER)
 
 
-def _threads(requests: Requests, of_workers: Sequence[Integers]) -> int:
-    """Return how many threads each worker has: the number that contradicts the fewest requests.
+def _threads(requests: Requests, of_workers: Sequence[Integers], most: int) -> int:
+    """Return how many threads each worker has, at most ``most``: the number that contradicts the fewest requests.
 
     With too few threads, requests are at work at once that could not be. With too many, requests wait although their
     worker has a free thread.
     """
-    most = max(most_at_once(requests, mine) for mine in of_workers)
-    if requests.tick_s >= COARSE_S:
-        return most
     contradicted = np.zeros(most)
     for mine in of_workers:
         sent_s, began_s, ended_s = (times[mine] for times in (requests.sent_s, requests.began_s, requests.ended_s))
@@ -166,16 +154,18 @@ def _threads(requests: Requests, of_workers: Sequence[Integers]) -> int:
 
 
 def _waits_tell(requests: Requests, of_workers: Sequence[Integers], threads: int) -> bool:
-    """Whether waits tell that a worker has no more threads: most of them lasted until one of so many was free."""
-    shortest_s = max(SHORT_S, 2 * requests.tick_s)
+    """Whether waits tell that a worker has no more threads: ten at least lasted nearly until one of so many was free.
+
+    Waits of less than 5 ms do not tell it.
+    """
     waited, explained = 0, 0
     for mine in of_workers:
         sent_s, began_s, ended_s = (times[mine] for times in (requests.sent_s, requests.began_s, requests.ended_s))
         full_s = time_in(at_least(threads, began_s, ended_s), sent_s, began_s)
-        long = requests.joined[mine] & (began_s - sent_s > shortest_s)
+        long = requests.joined[mine] & (began_s - sent_s > max(0.005, 2 * requests.tick_s))
         waited += int(long.sum())
-        explained += int((long & (full_s > _MOSTLY * (began_s - sent_s))).sum())
-    return explained >= FEW_WAITS and explained > waited / 2
+        explained += int((long & (full_s > 0.9 * (began_s - sent_s))).sum())
+    return explained >= 10 and explained > waited / 2
 
 
 def most_at_once(requests: Requests, mine: Integers) -> int:
@@ -185,10 +175,9 @@ def most_at_once(requests: Requests, mine: Integers) -> int:
     """
     if not len(mine):
         return 1
-    if requests.tick_s >= COARSE_S:
-        means = _at_work(requests.began_s[mine], requests.ended_s[mine], requests.tick_s)[1]
-        return max(1, round(float(means.max(initial=1.0))))
     began_s, ended_s = requests.began_s[mine], requests.ended_s[mine]
+    if requests.tick_s >= COARSE_S:
+        return max(1, round(float(_at_work(began_s, ended_s, requests.tick_s)[1].max(initial=1.0))))
     most = 1
     while (np.diff(at_least(most + 1, began_s, ended_s)) > FROM_S).any():
         most += 1

@@ -8,7 +8,7 @@ import typer
 
 from stampede.errors import WrongUse
 from stampede.logs.formats import Clock
-from stampede.run.options import JsonKeys, LogFormat, LogFormatFrom
+from stampede.run.options import JsonKeys, LogFormat
 from stampede.terminal import out, print_json, say, say_how_theory_runs, write
 
 
@@ -22,7 +22,6 @@ def diagnose(
     threads: Annotated[int, typer.Option(min=0, max=1024, help="How many threads a worker has; 0: find it.")] = 0,
     unit: Annotated[str, typer.Option(help="The unit of durations that are whole numbers: s, ms, us.")] = "",
     format_: LogFormat = "",
-    format_from: LogFormatFrom = None,
     json_keys: JsonKeys = "",
     to: Annotated[
         Path | None, typer.Option(show_default=False, help="Also write a page with the lanes of the workers.")
@@ -37,7 +36,7 @@ def diagnose(
     from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs  # noqa: PLC0415
     from stampede.logs.diagnose.replayed import replay  # noqa: PLC0415
     from stampede.logs.diagnose.screen import as_values, print_diagnosis  # noqa: PLC0415
-    from stampede.logs.format_files import choose_formats  # noqa: PLC0415
+    from stampede.logs.format_strings import choose_formats  # noqa: PLC0415
     from stampede.records.folder import write_whole  # noqa: PLC0415  # so that other commands start faster
 
     if setup:
@@ -50,10 +49,12 @@ def diagnose(
         raise WrongUse(
             "No access log is named.", hint="stampede diagnose nginx.log gunicorn.log, or stampede diagnose --setup"
         )
-    asked = Asked(paths, clocks, choose_formats(format_, format_from, json_keys), unit, workers, threads)
+    asked = Asked(paths, clocks, choose_formats(format_, json_keys), unit, workers, threads)
     say_how_theory_runs()
     found = diagnose_logs(asked)
-    unknown = not found.requests.joins or found.findings.cause in ("missing", "away")  # replays know no killed workers
+    is_open = found.findings.cause == "coarse" and found.findings.is_doubtful
+    # replays know no killed workers
+    unknown = not found.requests.joins or is_open or found.findings.cause in ("missing", "away")
     replayed = None if unknown else replay(*found[1:])
     if to:
         from stampede.logs.diagnose.page import diagnosis_page  # noqa: PLC0415  # pages are an extra
@@ -74,20 +75,18 @@ def requests(
     methods: Annotated[str, typer.Option(help="The methods of the requests that count.")] = "GET,HEAD",
     unit: Annotated[str, typer.Option(help="The unit of durations that are whole numbers: s, ms, us; none.")] = "",
     format_: LogFormat = "",
-    format_from: LogFormatFrom = None,
     json_keys: JsonKeys = "",
 ) -> None:
     """Print the classes of requests in an access log, to advise on, e.g. stampede requests access.log > mine.yaml."""
-    from stampede.logs.access_log import read_logs  # noqa: PLC0415
-    from stampede.logs.described import describe_log  # noqa: PLC0415
+    from stampede.logs.access_log import describe_log, read_logs  # noqa: PLC0415
     from stampede.logs.durations import NO_UNIT  # noqa: PLC0415
-    from stampede.logs.format_files import choose_formats  # noqa: PLC0415
+    from stampede.logs.format_strings import choose_formats  # noqa: PLC0415
     from stampede.resources import of_cgroup  # noqa: PLC0415
 
     if not logs:
         raise WrongUse("No access log is named.", hint="stampede requests /var/log/nginx/access.log > mine.yaml")
     counted = [method.strip().upper() for method in methods.split(",") if method.strip()]
-    formats = choose_formats(format_, format_from, json_keys)
+    formats = choose_formats(format_, json_keys)
     log = read_logs(logs, counted, unit, formats, need_durations=unit != NO_UNIT)
     for line in log.recognised:
         say(line)

@@ -43,15 +43,12 @@ def diagnose_logs(asked: Asked) -> Diagnosis:
     """Return what logs say of a service. Raise WrongUse if they cannot be read."""
     logs = read_logs(asked.paths, asked.formats, asked.clocks, asked.unit)
     requests = requests_of(logs)
-    found = _diagnosis(logs, requests, asked)
-    if any((server.worker >= 0).any() for server in logs.servers) or not found.capacity.seen:
-        return found
-    if found.findings.cause != "unknown" and asked.workers <= found.capacity.seen:
-        return found
-    # a balancer names addresses, and behind each of them may be several workers
-    return _diagnosis(logs, replace(requests, worker=np.full_like(requests.worker, -1)), asked)
-
-
-def _diagnosis(logs: Logs, requests: Requests, asked: Asked) -> Diagnosis:
     capacity = capacity_of(requests, asked.workers, asked.threads)
-    return Diagnosis(logs, requests, capacity, findings_of(requests, capacity, logs.routes.names))
+    findings = findings_of(requests, capacity, logs.routes.names)
+    is_named = any((server.worker >= 0).any() for server in logs.servers) or not capacity.seen
+    if not is_named and (findings.cause == "unknown" or asked.workers > capacity.seen):
+        # a balancer names addresses, and behind each of them may be several workers
+        requests = replace(requests, worker=np.full_like(requests.worker, -1))
+        capacity = capacity_of(requests, asked.workers, asked.threads)
+        findings = findings_of(requests, capacity, logs.routes.names)
+    return Diagnosis(logs, requests, capacity, findings)

@@ -33,8 +33,7 @@ _SERVER = re.compile(r"\[(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\] |\[(?:notice|wa
 """How gunicorn and granian, and nginx, write lines of an error log."""
 _CTIME = re.compile(r"\w{3} \w{3} +\d+ \d\d:\d\d:\d\d \d{4}")
 _SAMPLE, _BEGINNING = 20, 2000
-_SOON_S = 60.0
-"""A server kills a worker that is too late within this time."""
+_SOON_S = 60.0  # a server kills a worker that is too late within this time
 
 
 class Event(NamedTuple):

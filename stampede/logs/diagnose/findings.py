@@ -5,33 +5,30 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from stampede.evaluate.metrics.waiting import FROM_S, at_least, avoidable_waits, time_in
 from stampede.logs.diagnose.capacity import Capacity, busy_times, work_until
-from stampede.logs.diagnose.logs import COARSE_S, Floats, Integers
+from stampede.logs.diagnose.logs import COARSE_S, Flags, Floats, Integers
 from stampede.logs.diagnose.ranges import Range, Ranges, ranges_of
 from stampede.logs.diagnose.requests import Requests
 
+Cause = Literal["", "idle", "avoidable", "full", "away", "unknown", "coarse", "missing"]
 MOST_CLASSES = 6
 """So many routes are classes of their own: those whose requests waited longest in all, then the most frequent."""
-OTHERS = "other routes"
 NOTICED = 0.01
 """If at most this share of the requests waited for more than 50 ms, no request waits noticeably."""
-OFTEN, ENOUGH, BAD = 0.05, 10, 0.2
-"""A class matters alone if more than this share of its requests waited so long, and so many of them; a minute from a
-share of BAD on."""
+ENOUGH = 10
+"""So many requests that waited matter, however few they are among all."""
 PERIODS = 60
 _MINUTE_S = 60
-BUSY = 0.9
-"""A minute is busy if requests for more than this share of the threads come in it."""
 
 
 @dataclass(frozen=True)
 class ClassFindings:
     """What the requests of one class waited, in seconds; shares are of its requests.
 
-    ``waited`` is the share that waited more than 50 ms, ``avoidably`` the share that did so while a thread was free.
+    ``waited`` is the share that waited more than 50 ms, ``avoidably`` the share that did so while a thread was free;
+    ``…_within`` are the ranges in which these and the quantiles lie if the logs do not tell them precisely.
     """
 
     name: str
@@ -43,11 +40,15 @@ class ClassFindings:
     longest_s: float
     waited: float
     avoidably: float
+    waited_within: Range
+    avoidably_within: Range
+    p90_within: Range
+    p99_within: Range
 
     @property
     def is_often_slow(self) -> bool:
-        """Whether so many requests of the class waited that they matter, however few they are among all."""
-        return self.waited > OFTEN and self.waited * self.requests >= ENOUGH
+        """Whether so many requests of the class waited that they matter alone."""
+        return self.waited > 0.05 and self.waited * self.requests >= ENOUGH
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,15 @@ class Findings:
     """What the requests waited, in all and by class.
 
     ``queueing`` is the share of all latency that is queueing delay; ``avoidable`` is the share of all queueing delay
-    during which a thread was free elsewhere, ``full`` the share during which all threads were at work or away, ``away``
-    that of them in which some were away, and ``idle`` the share during which no request was at work. ``overtaken`` is
-    the share of the delay of requests that waited more than 50 ms while later ones, of the same worker if the logs name
-    it, were served at once. ``longest`` is the place of the longest wait. ``in_front`` says which classes held the busy
-    threads meanwhile, as shares. ``periods_s`` is how long requests waited at most in each of PERIODS periods. ``load``
-    is how many workers' worth of work came in each minute, ``busy_load`` the mean of those minutes that are busy, and
-    ``busy_load_range`` their least and their most. ``ranges`` are bounds if lines are missing. Without ``of_minutes``,
-    the logs are shorter than a minute, and ``load`` is that of all their time.
+    during which a thread was free elsewhere (``avoidable_within`` the range in which it lies), ``full`` the share
+    during which all threads were at work or away, ``away`` that of them in which some were away, and ``idle`` the share
+    during which no request was at work. ``overtaken`` is the share of the delay of requests that waited more than 50 ms
+    while later ones, of the same worker if the logs name it, were served at once. ``longest`` is the place of the
+    longest wait. ``in_front`` says which classes held the busy threads meanwhile, as shares. ``periods_s`` is how long
+    requests waited at most in each of PERIODS periods. ``load`` is how many workers' worth of work came in each minute,
+    ``busy_load`` the mean of those minutes that are busy, and ``busy_load_range`` their least and their most.
+    ``ranges`` are bounds if lines are missing. Without ``of_minutes``, the logs are shorter than a minute, and ``load``
+    is that of all their time.
     """
 
     classes: list[ClassFindings]
@@ -71,7 +73,9 @@ class Findings:
     avoidable_s: Floats
     queueing: float
     avoidable: float
+    avoidable_within: Range
     full: float
+    full_within: Range
     away: float
     idle: float
     overtaken: float
@@ -85,12 +89,18 @@ class Findings:
     of_minutes: bool
     ranges: Ranges | None
     is_coarse: bool
+    is_blurred: bool
     is_at_least: bool
     bad_minute: tuple[float, float] | None
     """When the worst minute began, if it matters alone, and the share of its requests that waited."""
 
     @property
-    def cause(self) -> Literal["", "idle", "avoidable", "full", "away", "unknown", "coarse", "missing"]:
+    def idle_within(self) -> Range:
+        """Between which shares of the delay no request was at work."""
+        return self.ranges.idle if self.ranges else Range(self.idle, self.idle)
+
+    @property
+    def cause(self) -> Cause:
         """What is true of most of the delay: no request was at work, a thread was free elsewhere, or none was free.
 
         ``away``: none was free, mostly because workers were killed or replaced.
@@ -99,25 +109,32 @@ class Findings:
         ``coarse``: times in whole seconds do not tell it, or nothing tells how many threads there are besides.
         ``missing``: so many lines are missing that nobody can tell.
         """
-        most = max([self.waited, *(each.waited for each in self.classes if each.is_often_slow)])
+        are_missing = self.ranges is not None and self.ranges.missing > NOTICED
+        open_: Cause = "coarse" if (self.is_blurred or self.is_coarse) and not are_missing else "missing"
+        slow = [each.waited_within for each in self.classes if each.is_often_slow]
+        usually = Range(max([self.waited_within.low, *(each.low for each in slow)]),
+                        max([self.waited_within.high, *(each.high for each in slow)]))  # fmt: skip
         if self.bad_minute:
-            most = max(most, self.bad_minute[1])
-        usually = self.ranges.usually if self.ranges and not self.bad_minute else Range(most, most)
+            usually = Range(max(usually.low, self.bad_minute[1]), max(usually.high, self.bad_minute[1]))
+        elif self.ranges:
+            usually = self.ranges.usually
         if usually.low <= NOTICED:
-            return "" if usually.high <= NOTICED else "missing"
-        causes: tuple[tuple[Literal["idle", "avoidable", "full"], Range], ...] = (
-            ("idle", self.ranges.idle if self.ranges else Range(self.idle, self.idle)),
-            ("avoidable", self.ranges.avoidable if self.ranges else Range(self.avoidable, self.avoidable)),
-            ("full", self.ranges.full if self.ranges else Range(self.full, self.full)),
-        )
+            return "" if usually.high <= NOTICED else open_
+        causes: tuple[tuple[Cause, Range], ...] = (
+            ("idle", self.idle_within), ("avoidable", self.avoidable_within), ("full", self.full_within)
+        )  # fmt: skip
         for name, share in causes:
             if share.high >= 0.5:
                 if name == "full" and self.is_coarse and self.is_at_least:
                     return "coarse"
-                if name == "full" and self.away > self.full / 2:
-                    return "away" if share.low >= 0.5 else "missing"
-                return name if share.low >= 0.5 else "missing"
+                found: Cause = "away" if name == "full" and self.away > self.full / 2 else name
+                return found if share.low >= 0.5 else open_
         return "coarse" if self.is_coarse else "unknown"
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the logs do not tell how many requests waited to half a percentage point."""
+        return self.waited_within.high - self.waited_within.low >= 0.005
 
     @property
     def unexplained(self) -> float:
@@ -134,6 +151,16 @@ class Findings:
         """The share of all requests that waited more than 50 ms while a thread was free."""
         return self._of_all([each.avoidably for each in self.classes])
 
+    @property
+    def waited_within(self) -> Range:
+        """Between which shares of the requests waited more than 50 ms."""
+        return Range(*(self._of_all([each.waited_within[end] for each in self.classes]) for end in (0, 1)))
+
+    @property
+    def avoidably_within(self) -> Range:
+        """Between which shares of the requests waited more than 50 ms while a thread was free."""
+        return Range(*(self._of_all([each.avoidably_within[end] for each in self.classes]) for end in (0, 1)))
+
     def _of_all(self, shares: Sequence[float]) -> float:
         counts = [each.requests for each in self.classes]
         return sum(count * share for count, share in zip(counts, shares, strict=True)) / max(sum(counts), 1)
@@ -141,51 +168,56 @@ class Findings:
 
 def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -> Findings:
     """Return what requests waited. ``routes`` are the names of their routes."""
-    waited_s, joined = requests.waited_s, requests.joined
-    avoidable_s = avoidable_of(requests, capacity)
+    waited_s, joined, sent_s, began_s = requests.waited_s, requests.joined, requests.sent_s, requests.began_s
+    avoidable_s, within_s = avoidable_of(requests, capacity)
     names, of_class = _classes(requests, waited_s, routes)
     long = waited_s > FROM_S
     counts = long if 0 < long.mean() <= NOTICED else np.ones_like(long)  # a class may have waited among many others
-    total_s, sent_s = max(float(waited_s[counts].sum()), 1e-9), requests.sent_s
-    lasts_s = max(float(sent_s[-1]), 1e-9)
+    total_s, lasts_s = max(float(waited_s[counts].sum()), 1e-9), max(float(sent_s[-1]), 1e-9)
     longest_s = np.zeros(PERIODS)
     np.maximum.at(longest_s, np.minimum((sent_s / lasts_s * PERIODS).astype(np.int64), PERIODS - 1), waited_s)
-    of_minutes = lasts_s >= _MINUTE_S
+    of_minutes, bad_minute = lasts_s >= _MINUTE_S, None
     load = np.array([requests.worked_s.sum() / max(lasts_s, 1.0)])
     if of_minutes:
-        worked_s = np.bincount((sent_s // _MINUTE_S).astype(np.int64), weights=requests.worked_s)
-        load = worked_s[: int(lasts_s // _MINUTE_S)] / _MINUTE_S
-    busy, bad_minute = load[load > BUSY * capacity.total], None
-    if long.mean() <= NOTICED and of_minutes:
-        in_minute, long_in = (np.bincount((sent_s[which] // _MINUTE_S).astype(np.int64), minlength=len(worked_s))
-                              for which in (joined, long))  # fmt: skip
+        minute = (sent_s // _MINUTE_S).astype(np.int64)
+        load = np.bincount(minute, weights=requests.worked_s)[: int(lasts_s // _MINUTE_S)] / _MINUTE_S
+        in_minute, long_in = (np.bincount(minute[which], minlength=minute[-1] + 1) for which in (joined, long))
         worst = int(long_in.argmax())
-        if long_in[worst] >= ENOUGH and long_in[worst] > BAD * in_minute[worst]:
+        if long.mean() <= NOTICED and long_in[worst] >= ENOUGH and long_in[worst] > 0.2 * in_minute[worst]:
             bad_minute = float(worst * _MINUTE_S), float(long_in[worst] / in_minute[worst])
+    busy = load[load > 0.9 * capacity.total]
     idle_s = np.zeros(len(requests))
     if requests.tick_s < COARSE_S:
-        working = at_least(1, *busy_times(requests, capacity.full))
-        idle_s = np.maximum(waited_s - time_in(working, sent_s, requests.began_s), 0)
-    away, full = (at_least(1, *times.T) for times in (capacity.away, capacity.full))
-    full_s, away_s = (
-        float(time_in(times, sent_s, requests.began_s)[counts].sum())
-        for times in (full, at_least(2, *np.concatenate([away, full]).T))
-    )
+        busy_s = busy_times(requests, np.concatenate([capacity.full, requests.held]))
+        idle_s = np.maximum(waited_s - time_in(at_least(1, *busy_s), sent_s, began_s), 0)
+    away, full = at_least(1, *capacity.away.T), capacity.full
+    full_s, away_s = (time_in(times, sent_s, began_s)
+                      for times in (full, at_least(2, *np.concatenate([away, full]).T)))  # fmt: skip
+    unsure_s = capacity.unsure_s if capacity.are_several else 0.0  # if times are coarse
+    least_s = np.clip(within_s[0] - unsure_s, 0, np.maximum(waited_s - requests.less_s, 0))
+    most_s = np.minimum(within_s[1] + unsure_s, waited_s + requests.more_s)
+    ranges = ranges_of(requests, capacity, avoidable_s)
+
+    def share(times_s: Floats) -> float:
+        return float(times_s[counts].sum()) / total_s
+
+    within, full_within = (Range(*map(share, ends)) for ends in (within_s, [
+        time_in(each, sent_s, began_s) for each in capacity.full_within]))  # fmt: skip
+    mine = [joined & (of_class == at) for at in range(len(names))]
     return Findings(
-        classes=[
-            _class(name, requests, waited_s, avoidable_s, joined & (of_class == at))
-            for at, name in enumerate(names)
-            if (joined & (of_class == at)).any()
-        ],
+        classes=[_class(name, requests, avoidable_s, (least_s, most_s), which, ranges)
+                 for name, which in zip(names, mine, strict=True) if which.any()],
         names=names,
         of_class=of_class,
         avoidable_s=avoidable_s,
         queueing=float(waited_s.sum() / max((requests.ended_s - sent_s)[joined].sum(), 1e-9)),
-        avoidable=float(avoidable_s[counts].sum() / total_s),
-        full=full_s / total_s,
-        away=away_s / total_s,
+        avoidable=share(avoidable_s),
+        avoidable_within=ranges.avoidable if ranges else within,
+        full=share(full_s),
+        full_within=ranges.full if ranges else full_within,
+        away=share(away_s),
         longest=int(waited_s.argmax()),
-        idle=float(idle_s[counts].sum() / total_s),
+        idle=share(idle_s),
         overtaken=_overtaken(requests, capacity),
         in_front=dict(_in_front(requests, capacity, avoidable_s, names, of_class)),
         periods_s=longest_s,
@@ -194,29 +226,49 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         busy_load_range=(float(busy.min(initial=np.inf)), float(busy.max(initial=0.0))),
         busy_minutes=len(busy),
         of_minutes=of_minutes,
-        ranges=ranges_of(requests, capacity, avoidable_s),
+        ranges=ranges,
         is_coarse=requests.tick_s >= COARSE_S,
+        is_blurred=requests.are_blurred,
         is_at_least=capacity.at_least,
         bad_minute=bad_minute,
-    )
+    )  # fmt: skip
 
 
-def avoidable_of(requests: Requests, capacity: Capacity) -> Floats:
-    """Return how long each request waited although a thread was free.
+def avoidable_of(requests: Requests, capacity: Capacity) -> tuple[Floats, tuple[Floats, Floats]]:
+    """Return how long each request waited although a thread was free, and the least and the most that the logs allow.
 
     If the logs name the workers, that is while all threads of its own worker were busy and another worker had a free
     thread. Otherwise, it is while fewer requests were at work than there are threads; with a single worker, no other
     worker has a free thread.
     """
-    if (capacity.place >= 0).all():
-        names, worker = np.unique(requests.worker, return_inverse=True)
-        workers, of = (len(names), worker) if capacity.restarts else (capacity.workers, capacity.place)
-        answered = requests.answered([], of, workers, of)
+    if not capacity.are_several:
+        never_s = np.zeros(len(requests))
+        return never_s, (never_s, never_s)
+    if (capacity.place < 0).any():
+        most_s, free_s, least_s = (np.where(requests.waited_s > capacity.unsure_s, np.maximum(
+            requests.waited_s - time_in(full, requests.sent_s, requests.began_s), 0), 0)
+            for full in (capacity.full_within[0], capacity.full, capacity.full_within[1]))  # fmt: skip
+        return free_s, (least_s, most_s)
+    names, worker = np.unique(requests.worker, return_inverse=True)
+    workers, of = (len(names), worker) if capacity.restarts else (capacity.workers, capacity.place)
+
+    def waits(of_requests: Requests) -> tuple[Floats, Floats]:
+        """Return how long requests waited avoidably, and for their own worker."""
         replaced = capacity.restarts > 0  # a worker that ended, and the next until it is loaded, has no free thread
-        return avoidable_waits(answered, workers, capacity.threads, replaced=replaced).beside_s
-    free_s = np.maximum(requests.waited_s - time_in(capacity.full, requests.sent_s, requests.began_s), 0)
-    sure = capacity.total > 1 and ("workers" in capacity.found or capacity.workers > 1)
-    return np.where(requests.waited_s > capacity.unsure_s, free_s, 0) if sure else np.zeros_like(free_s)
+        answered = of_requests.answered([], of, workers, of)
+        found = avoidable_waits(answered, workers, capacity.threads, replaced=replaced)
+        return found.beside_s, found.own_s
+
+    beside_s, _ = waits(requests)
+    if requests.tick_s < COARSE_S and capacity.full_within[1] is capacity.full:
+        return beside_s, (beside_s, beside_s)
+    free_s = np.maximum(requests.waited_s - time_in(capacity.full_within[1], requests.sent_s, requests.began_s), 0)
+    sure_s = np.minimum(beside_s, free_s)
+    if not requests.are_blurred:
+        return sure_s if requests.tick_s >= COARSE_S else beside_s, (sure_s, beside_s)
+    (short_s, short_own_s), (long_s, long_own_s) = waits(requests.shortest), waits(requests.longest)
+    least_s, most_s = short_own_s - (long_own_s - long_s), long_own_s - (short_own_s - short_s)
+    return beside_s, (np.clip(least_s, 0, sure_s), np.maximum(most_s, beside_s))
 
 
 def _overtaken(requests: Requests, capacity: Capacity) -> float:
@@ -231,7 +283,6 @@ def _overtaken(requests: Requests, capacity: Capacity) -> float:
 
 
 def _classes(requests: Requests, waited_s: Floats, routes: Sequence[str]) -> tuple[list[str], Integers]:
-    """Return the names of the classes, and the class of each request."""
     long_s = np.bincount(requests.route, weights=np.where(waited_s > FROM_S, waited_s, 0), minlength=len(routes))
     count = np.bincount(requests.route[requests.joined], minlength=len(routes))
     order = [int(route) for route in np.lexsort((-count, -long_s)) if count[route]]
@@ -239,17 +290,27 @@ def _classes(requests: Requests, waited_s: Floats, routes: Sequence[str]) -> tup
     place = np.full(len(routes), len(own))
     place[own] = range(len(own))
     of_class = place[requests.route]
-    return [routes[route] for route in own] + ([OTHERS] if (of_class == len(own)).any() else []), of_class
+    return [routes[route] for route in own] + (["other routes"] if (of_class == len(own)).any() else []), of_class
 
 
 def _class(
-    name: str, requests: Requests, waited_s: Floats, avoidable_s: Floats, mine: npt.NDArray[np.bool_]
-) -> ClassFindings:
-    p50, p90, p99 = np.quantile(waited_s[mine], (0.5, 0.9, 0.99)).tolist()
-    latency_s = (requests.ended_s - requests.sent_s)[mine]
-    shares = [float((times[mine] > FROM_S).mean()) for times in (waited_s, avoidable_s)]
-    longest_s = float(waited_s[mine].max())
-    return ClassFindings(name, len(latency_s), float(np.quantile(latency_s, 0.99)), p50, p90, p99, longest_s, *shares)
+    name: str, requests: Requests, avoidable_s: Floats, within_s: tuple[Floats, Floats], mine: Flags,
+    ranges: Ranges | None,
+) -> ClassFindings:  # fmt: skip
+    waited_s, latency_s = requests.waited_s[mine], (requests.ended_s - requests.sent_s)[mine]
+    p50, p90, p99 = np.quantile(waited_s, (0.5, 0.9, 0.99)).tolist()
+    shortest_s, longest_s = np.maximum(waited_s - requests.less_s[mine], 0), waited_s + requests.more_s[mine]
+    unknown = ranges.missing + ranges.wrong if ranges else 0.0  # share of the requests of which nobody knows anything
+    p90s, p99s = (Range(float(np.quantile(shortest_s, max(share - unknown, 0))),
+                        float(np.quantile(longest_s, min(share + unknown, 1)))) for share in (0.9, 0.99))  # fmt: skip
+    waits_s = (waited_s, avoidable_s[mine], shortest_s, longest_s, *(times_s[mine] for times_s in within_s))
+    waited, avoidably, low, high, least, most = (float((times_s > FROM_S).mean()) for times_s in waits_s)
+    waited_within = Range(max(low - unknown, 0.0), min(high + unknown, 1.0))
+    most = most if not ranges else waited_within.high if ranges.avoidably.high else 0.0
+    return ClassFindings(name, len(latency_s), float(np.quantile(latency_s, 0.99)), p50, p90, p99,
+                         float(waited_s.max()), waited, avoidably, waited_within,
+                         Range(min(least, waited_within.low, ranges.avoidably.low) if ranges else least, most), p90s,
+                         p99s)  # fmt: skip
 
 
 def _in_front(

@@ -18,25 +18,12 @@ from stampede.logs.diagnose.logs import COARSE_S, COLUMNS, Flags, Integers, Log,
 LEFT = (499, 504)
 """The statuses of a balancer that left before the server answered: its client left, or its time limit was reached."""
 
-FARTHEST_S = 15 * 3600
-"""How far the clocks of two logs may be apart: most of it are time zones that a log does not name."""
 SOON_S = 0.25
 """A balancer usually notes the end of a request so soon after the server does; later if its client is slow."""
-OFTEN_SLOW = 0.05
-"""If a larger share of the lines of a path have no pair, or one that took SOON_S longer, its clients may be slow."""
 MISSING = 0.01
 """If a larger share of the lines has no line in the other log, some pairs may be of two requests."""
-MOST_COMPARED = 5_000_000_000
-"""Among more pairs of lines than this, those of requests that a balancer left are not sought."""
-QUEUED_S = 900.0
-"""A server takes up what its balancer left at most so long ago."""
-SLOW_S = 20.0
-"""Clocks are compared by what changes faster than this."""
-USUAL_S = 60.0
-"""Clocks without a time zone between them are hardly ever farther apart."""
-FEW_NEAR, FEW, BINS = 6.0, 8.0, (1 << 22) - 2
-"""How many standard deviations a peak must stand out by which two clocks are compared, within USUAL_S and beyond, where
-there are more; and among how many moments at most."""
+BINS = (1 << 22) - 2
+"""The patterns of two logs are compared among so many moments at most."""
 
 
 class Clock(NamedTuple):
@@ -60,18 +47,16 @@ class Joined(NamedTuple):
     by_id: int
 
 
-class _Merged(NamedTuple):
-    """Several logs as one, by the clock of the first; ``of`` and ``place`` say which line of which log each line is."""
-
-    log: Log
-    of: Integers
-    place: Integers
+Places = tuple[Integers, Integers]
 
 
 def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, Log, Joined]]:
     """Return which lines of balancers and of servers are the same requests: each line is of one request only."""
     if len(balancers) == len(servers) == 1:
-        return [(balancers[0], servers[0], join(balancers[0], servers[0]))]
+        same = _same_ids(balancers[0].id, servers[0].id)
+        server = _steady(balancers[0], servers[0], same)
+        return [(balancers[0], server, join(balancers[0], server, same if server is servers[0] else None))]
+    servers = [_steady(balancers[0], server, _same_ids(balancers[0].id, server.id)) for server in servers]
     its_ahead_s = [_first_clock(balancers[0], server).ahead_s for server in servers]
     our_ahead_s = [its_ahead_s[0] - _first_clock(each, servers[0]).ahead_s for each in balancers]
     found: dict[tuple[int, int], Joined] = {}
@@ -81,19 +66,61 @@ def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log
                 its_ahead_s[j] = pairs.clock.ahead_s
             elif j == 0:
                 our_ahead_s[i] = its_ahead_s[0] - pairs.clock.ahead_s
-        ours, its = _merged(balancers, our_ahead_s), _merged(servers, its_ahead_s)
-        joined, found = join(ours.log, its.log), {}
+        ours, of, place = _merged(balancers, our_ahead_s)
+        its, its_of, its_place = _merged(servers, its_ahead_s)
+        joined, found = join(ours, its), {}
         for i, j in product(range(len(balancers)), range(len(servers))):
-            mine = (ours.of[joined.balancer] == i) & (its.of[joined.server] == j)
+            mine = (of[joined.balancer] == i) & (its_of[joined.server] == j)
             if mine.any():
-                at, its_at = ours.place[joined.balancer[mine]], its.place[joined.server[mine]]
-                same = int(((balancers[i].id[at] == servers[j].id[its_at]) & (balancers[i].id[at] != 0)).sum())
+                at, its_at = place[joined.balancer[mine]], its_place[joined.server[mine]]
+                by_id = int(((balancers[i].id[at] == servers[j].id[its_at]) & (balancers[i].id[at] != 0)).sum())
                 clock = _clock(balancers[i], servers[j], at, its_at)
-                found[i, j] = Joined(at, its_at, clock, joined.ambiguous, same)
-    return [(balancers[i], servers[j], pairs) for (i, j), pairs in found.items()]
+                found[i, j] = Joined(at, its_at, clock, joined.ambiguous, by_id)
+    later_s = [0.0] * len(balancers)  # all balancers' times count by the clock of the first
+    for (i, j), pairs in found.items():
+        if i and (first := found.get((0, j))):
+            by_s, unsure_s = (
+                pairs.clock.ahead_s - first.clock.ahead_s,
+                pairs.clock.uncertain_s + first.clock.uncertain_s,
+            )
+            later_s[i] = by_s if abs(by_s) > unsure_s else 0.0
+    balancers = [replace(each, ends_s=each.ends_s + by_s, arrived_s=each.arrived_s + by_s)
+                 for each, by_s in zip(balancers, later_s, strict=True)]  # fmt: skip
+    return [(balancers[i], servers[j], pairs._replace(clock=Clock(pairs.clock.ahead_s - later_s[i],
+             pairs.clock.uncertain_s))) for (i, j), pairs in found.items()]  # fmt: skip
 
 
-def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> _Merged:
+def _steady(balancer: Log, server: Log, same: Places) -> Log:
+    """Return the log of a server whose clock drifts, or was set meanwhile, by the balancer's clock, as ids tell it.
+
+    Fifty requests that end after each other tell how far the clock is ahead then.
+    """
+    stayed = ~np.isin(balancer.status[same[0]], LEFT)
+    order = np.argsort(same[1][stayed], kind="stable")
+    at, its = (places[stayed][order] for places in same)
+    late_s, soon_s = server.ends_s[its] - balancer.ends_s[at], SOON_S + balancer.tick_s + server.tick_s
+    if len(its) < 100:
+        return server
+    groups_s = late_s[: len(its) // 50 * 50].reshape(-1, 50)
+    ahead_s = np.median(groups_s, axis=1)
+    tells = np.median(np.abs(groups_s - ahead_s[:, None]), axis=1) <= soon_s / 4  # slow clients end at any time
+    if tells.mean() < 0.5 or np.ptp(ahead_s[tells]) <= soon_s:
+        return server
+    ahead_s = np.interp(np.arange(len(ahead_s)), np.flatnonzero(tells), ahead_s[tells])
+    known_s = np.sort(ahead_s)
+    place = np.clip(np.searchsorted(known_s, late_s), 1, len(known_s) - 1)
+    low_s, high_s = late_s - known_s[place - 1], late_s - known_s[place]
+    least_s = np.where(np.abs(low_s) < np.abs(high_s), low_s, high_s)
+    own_s = ahead_s[np.minimum(np.arange(len(its)) // 50, len(ahead_s) - 1)]
+    of_line_s = np.interp(np.arange(len(server)), its, np.where(np.abs(least_s) <= soon_s, late_s - least_s, own_s))
+    ends_s = server.ends_s - of_line_s
+    order = np.argsort(ends_s, kind="stable")
+    columns: dict[str, Any] = {name: getattr(server, name)[order] for name in COLUMNS} | {"ends_s": ends_s[order]}
+    return replace(server, is_unsteady=True, tick_s=max(balancer.tick_s, server.tick_s), **columns)
+
+
+def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> tuple[Log, Integers, Integers]:
+    """Return several logs as one, by the clock of the first, and of which log and which of its lines each line is."""
     of = np.repeat(np.arange(len(logs)), [len(log) for log in logs])
     place = np.concatenate([np.arange(len(log)) for log in logs])
     columns: dict[str, Any] = {name: np.concatenate([getattr(log, name) for log in logs]) for name in COLUMNS}
@@ -101,7 +128,7 @@ def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> _Merged:
     order = np.argsort(columns["ends_s"], kind="stable")
     tick_s = max(log.tick_s for log in logs)
     log = replace(logs[0], tick_s=tick_s, **{name: column[order] for name, column in columns.items()})
-    return _Merged(log, of[order], place[order])
+    return log, of[order], place[order]
 
 
 def _first_clock(balancer: Log, server: Log) -> Clock:
@@ -110,9 +137,12 @@ def _first_clock(balancer: Log, server: Log) -> Clock:
     return _clock(balancer, server, *same) if len(same[0]) else _rough_clock(balancer, server)
 
 
-def join(balancer: Log, server: Log) -> Joined:
-    """Return which lines of two logs are the same requests, in the order of the server's log."""
-    same = _same_ids(balancer.id, server.id)
+def join(balancer: Log, server: Log, same: Places | None = None) -> Joined:
+    """Return which lines of two logs are the same requests, in the order of the server's log.
+
+    ``same`` are the places of the same ids, if they are known.
+    """
+    same = same or _same_ids(balancer.id, server.id)
     by_id = bool(len(same[0]))
     clock = _clock(balancer, server, *same) if by_id else _rough_clock(balancer, server)
     for _ in range(2):  # the first time to know the clock
@@ -153,11 +183,11 @@ def _join_left(balancer: Log, server: Log, clock: Clock, found: Integers) -> Non
     lines = lines[np.argsort(its_began_s[lines], kind="stable")]
     if not len(lines):
         return
-    for before_s in (0.0, QUEUED_S):
+    for before_s in (0.0, 900.0):  # a server takes up what was left at most so long ago
         its, free = np.full(len(lines), -1), np.ones(len(ours), np.bool_)
         firsts, lasts = (np.searchsorted(ends_s, its_began_s[lines] + by_s)
                          for by_s in (-before_s - slack_s, longest_s + slack_s))  # fmt: skip
-        if int((lasts - firsts).sum()) > MOST_COMPARED:
+        if int((lasts - firsts).sum()) > 5_000_000_000:  # more are not compared
             return
         for at, (line, first, last) in enumerate(zip(lines, firsts, lasts, strict=True)):
             fits = free[first:last] & (path[first:last] == server.path[line])
@@ -186,7 +216,7 @@ def _ambiguous(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, 
     return float(can.mean()) if len(can) else 0.0
 
 
-def _same_ids(balancer: Integers, server: Integers) -> tuple[Integers, Integers]:
+def _same_ids(balancer: Integers, server: Integers) -> Places:
     """Return the places of the ids that each of two logs has once."""
     single = []
     for ids in (balancer, server):
@@ -229,15 +259,16 @@ def _rough_clock(balancer: Log, server: Log) -> Clock:
         places = ((log.ends_s - first) / bin_s).astype(np.int64)
         turns = np.bincount(np.append(places, places + width), np.append(weights, -weights), size // 2 + width)
         spectrum = np.fft.rfft(np.cumsum(turns)[: size // 2], size)  # a whole second may be any moment of it
-        spectrum[: int(size * bin_s / SLOW_S) + 1] = 0  # that more came in one minute than in another tells little
+        spectrum[: int(size * bin_s / 20) + 1] = 0  # that more came in one minute than in another tells little
         spectra.append(spectrum)
     match = np.fft.irfft(spectra[1] * np.conj(spectra[0]), size)
     shifts = np.fft.fftfreq(size, 1 / size) * bin_s
+    # clocks are hardly ever a minute apart, but for time zones that a log does not name
     deviation = float(match[np.abs(shifts) <= lasts_s + bin_s].std())
-    peak, near = (int(np.where(np.abs(shifts) <= within_s, match, 0).argmax()) for within_s in (FARTHEST_S, USUAL_S))
-    if match[near] >= max(FEW_NEAR * deviation, match[peak] / 2):
+    peak, near = (int(np.where(np.abs(shifts) <= within_s, match, 0).argmax()) for within_s in (15 * 3600, 60))
+    if match[near] >= max(6 * deviation, match[peak] / 2):
         peak = near
-    elif match[peak] < FEW * deviation:
+    elif match[peak] < 8 * deviation:
         return Clock(0.0, max(bin_s, *ticks_s))
     uncertain_s = bin_s + max(ticks_s) / 4
     return Clock(float(shifts[peak]), uncertain_s)
@@ -270,7 +301,7 @@ def _align_by_starts(ours: Lines, its: Lines, limits: Limits, pairs: Pairs) -> N
     doubtful = (at < 0) | (took_s[at] - its_took_s > SOON_S)
     mean, alone = (np.bincount(of, which, len(paths)) / np.bincount(of, minlength=len(paths))
                    for which in (doubtful, at < 0))  # fmt: skip
-    own = paths[(mean > OFTEN_SLOW) & (alone > MISSING)]
+    own = paths[(mean > 0.05) & (alone > MISSING)]  # its clients may be slow
     if not len(own):
         return
     found = Pairs(np.full_like(pairs.found, -1), np.zeros_like(pairs.taken))
@@ -284,7 +315,6 @@ def _align_by_starts(ours: Lines, its: Lines, limits: Limits, pairs: Pairs) -> N
 
 
 def _backwards(lines: Lines, tick_s: float, paths: Integers) -> Lines:
-    """Return the lines of some paths as if time went backwards."""
     which = np.flatnonzero(np.isin(lines.path, paths) & ~np.isnan(lines.took))
     ends_s = lines.took[which] - lines.ends[which] - tick_s
     order = np.lexsort((ends_s, lines.path[which]))

@@ -25,14 +25,13 @@ from stampede.foreign import open_text
 from stampede.logs.access_log import route_of
 from stampede.logs.diagnose.error_log import Event, events_in, in_order, is_error_log
 from stampede.logs.formats import Clock, Formats
-from stampede.logs.reading import PART, Batch, Part, mapped, opened_log, parts_of
+from stampede.logs.reading import PART, SHORTEST_S, Batch, Part, mapped, opened_log, parts_of
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 COARSE_S = 0.1
 """From this resolution on, times do not say what was at work at a moment, or which of two requests ended first."""
-
 SETUP = "stampede diagnose --setup prints the lines that make servers log what is needed."
 FEW_BYTES = 4 * PART
 """If logs are smaller in all, one process reads them."""
@@ -41,17 +40,9 @@ _ROTATED = re.compile(rf"(?:(?<=log)\.\d{{1,4}}|{_DATE}|{_DATE}(?P<end>\.log))?(
 """What the names of a log's files differ in: a number only after ``log``, since ``web-1`` and ``web-2`` are hosts."""
 NEAR_S = 45 * 24 * 3600
 """Requests that are farther from half of all are left out: a diagnosis looks at each second of its time."""
-_IN_ORDER = 0.95
-"""If fewer lines of a log may be in the order in which they were written, several programs have written it."""
-_OVERLAP = 0.1
-"""If files share more than this part of the shorter one's time, they are no parts of one log."""
-_HOUR_S, _NEAR_AN_HOUR_S = 3600.0, 120.0
 _ZONE = re.compile(r":\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)\b|(?<![\d.])1\d{9}(?!\d*\.\d+\.)")
 """A time that names its zone, or counts seconds since 1970."""
-_SOME, _RARELY = 5, 0.002
-"""So many lines, and this share of all, tell that a log is not in an order; a fifth of them is chance."""
-_LONGEST = 256
-"""A longer text is hashed in another way, so that one long line does not make all of them take memory."""
+_LONGEST = 256  # a longer text is hashed in another way, so that one long line does not make all of them take memory
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -94,12 +85,18 @@ class Log:
     status: Integers
     arrived_s: Floats
     upstream_s: Floats
+    took_tick_s: float = 0.0
+    """By how much durations may be too short, if they are whole seconds."""
     unreadable: int = 0
     of_starts: bool = False
     astray_s: Floats = field(default_factory=lambda: np.empty(0))
     """The times of the lines that are left out because they are more than NEAR_S from half of all."""
     set_back: bool = False
     """Whether the clock was set back by an hour, so that its later times count as an hour later."""
+    is_unsteady: bool = False
+    """Whether the clock jumped or drifted, and the times count by the balancer's clock."""
+    again: int = 0
+    """How many lines are left out because they stand in the log already."""
     assumed: str = ""
     """The field whose durations count as seconds although nothing says their unit."""
 
@@ -148,8 +145,7 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
     for (stream, files), says in zip(streams.items(), told, strict=True):
         name = "/".join(Path(stream).parts[-2:]) if of_hosts else Path(stream).name
         clock = says or other
-        files.sort(key=lambda file: min((float(part.columns["ends_s"].min()) for part in found[file]
-                                         if len(part.columns["ends_s"])), default=0.0))  # fmt: skip
+        files.sort(key=lambda file: min(part.columns["ends_s"].min(initial=np.inf) for part in found[file]))
         if not clock:
             raise WrongUse(f"{name}: nothing says whether this is the log of a balancer or of a server.",
                            hint=f"--balancer {files[0]}, or --server {files[0]}")  # fmt: skip
@@ -170,11 +166,11 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
 
 
 def _overlap(files: Sequence[Sequence["LogPart"]]) -> bool:
-    """Whether files were written at the same time, which the parts of one log never are."""
+    """Whether files share more than a tenth of the shorter one's time, which the parts of one log never do."""
     times = [np.concatenate([part.columns["ends_s"] for part in parts]) for parts in files]
     spans = sorted((float(each.min()), float(each.max())) for each in times if len(each))
     return any(
-        min(before[1], after[1]) - after[0] > _OVERLAP * min(before[1] - before[0], after[1] - after[0])
+        min(before[1], after[1]) - after[0] > 0.1 * min(before[1] - before[0], after[1] - after[0])
         for before, after in pairwise(spans)
     )
 
@@ -233,13 +229,12 @@ def read_part(file: Path, part: Part | None, formats: Formats, unit: str) -> Log
 def _columns(batch: Batch, routes: Names, workers: Names) -> Columns:
     paths = [f"{method} {target.partition('?')[0]}" for method, target in zip(batch.method, batch.target, strict=True)]
     paths = [unquote(path) if "%" in path else path for path in paths]  # some servers log what they have decoded
+    ids = [each.replace("-", "").lower() if each else "" for each in batch.id]  # a UUID is spelled in two ways
     return {
         "ends_s": np.array(batch.at, dtype=np.float64),
         "took_s": np.array(batch.took_s, dtype=np.float64),  # None becomes NaN
         "path": hashes(paths),
-        "id": hashes(
-            [each.replace("-", "").lower() if each else "" for each in batch.id]
-        ),  # a UUID is spelled in two ways
+        "id": hashes(ids),
         "route": np.array(mapped(lambda path: routes.number(_route(path)), paths), dtype=np.int64),
         "worker": np.array(mapped(workers.number, batch.worker), dtype=np.int64),
         "status": np.array(batch.status, dtype=np.int64),
@@ -267,7 +262,7 @@ def hashes(texts: Sequence[str]) -> Integers:
     return found.view(np.int64)
 
 
-def _concatenated(parts: Iterable[Columns]) -> Columns:
+def _concatenated(parts: Iterable[Columns]) -> dict[str, npt.NDArray[Any]]:
     parts = [*parts]
     return {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
 
@@ -275,67 +270,80 @@ def _concatenated(parts: Iterable[Columns]) -> Columns:
 def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, workers: Names) -> Log:
     """Return the log that has these parts, with the numbers for names that all logs share."""
     columns = _concatenated(part.columns for part in parts)
-    later_s = np.zeros(0) if any(part.has_zone for part in parts) else _set_back(columns["ends_s"])
-    if set_back := bool(later_s.any()):
-        of_parts = np.split(later_s, np.cumsum([len(part.columns["ends_s"]) for part in parts])[:-1])
-        parts = [part._replace(columns={**part.columns, "ends_s": part.columns["ends_s"] + each})
-                 for part, each in zip(parts, of_parts, strict=True)]  # fmt: skip
-        columns = _concatenated(part.columns for part in parts)
-    of_starts = _has_starts(columns["ends_s"], columns["took_s"])
-    if of_starts:
-        parts = [part._replace(columns=_from_starts(part.columns)) for part in parts]
-        columns = _concatenated(part.columns for part in parts)
-    ticks_s = tick_of(columns["ends_s"]), tick_of(columns["ends_s"] - np.nan_to_num(columns["took_s"]))
-    shared = []
+    of_parts: dict[str, list[npt.NDArray[Any]]] = {"route": [], "worker": []}
     for part in parts:
-        route = np.array([*map(routes.number, part.routes), -1])
-        known = [
-            each if clock == "server" or not each.isdecimal() else None for each in part.workers
-        ]  # its own process
-        worker = np.array([*(workers.number(each and f"{name} {each}") for each in known), -1])
-        ends_s = part.columns["ends_s"]
-        if ticks_s[0] < COARSE_S <= ticks_s[1]:  # the starts are whole seconds, but most logs are in order
-            latest_s = np.maximum.accumulate(ends_s)
-            if (latest_s <= ends_s + ticks_s[1]).mean() > _IN_ORDER:
-                ends_s = np.minimum(latest_s, ends_s + ticks_s[1])
-        numbers = {"route": route[part.columns["route"]], "worker": worker[part.columns["worker"]]}
-        shared.append({**part.columns, **numbers, "ends_s": ends_s})
-    columns = _concatenated(shared)
-    order = np.argsort(columns["ends_s"], kind="stable")
-    return Log(name, clock, max(ticks_s), **{each: columns[each][order] for each in COLUMNS},
-               unreadable=sum(part.unreadable for part in parts), of_starts=of_starts, set_back=set_back,
+        own = [each if clock == "server" or not each.isdecimal() else None for each in part.workers]  # else its process
+        numbers = {"route": [routes.number(each) for each in part.routes],
+                   "worker": [workers.number(each and f"{name} {each}") for each in own]}  # fmt: skip
+        for kind, known in numbers.items():
+            of_parts[kind].append(np.array([*known, -1])[part.columns[kind]])
+    columns |= {kind: np.concatenate(each) for kind, each in of_parts.items()}
+    if (
+        clock == "balancer"
+    ):  # a client that left, as HAProxy, Envoy and AWS write it; what has no duration has two times
+        columns["status"] = np.where(np.isin(columns["status"], (-1, 0, 460)), 499, columns["status"])
+        lasted_s = columns["ends_s"] - columns["arrived_s"]
+        columns["took_s"] = np.where(np.isnan(columns["took_s"]), lasted_s, columns["took_s"])
+    ends_s, lasted_s = columns["ends_s"], np.nan_to_num(columns["took_s"])
+    later_s = np.zeros_like(ends_s) if any(part.has_zone for part in parts) else _set_back(ends_s)
+    ends_s = ends_s + later_s
+    if has_starts := _has_starts(ends_s, lasted_s):
+        ends_s = ends_s + lasted_s
+    tick_s, of_starts_s = tick_of(ends_s), tick_of(ends_s - lasted_s)
+    if tick_s < COARSE_S <= of_starts_s:  # the starts are whole seconds, but most logs are in order
+        latest_s = np.maximum.accumulate(ends_s)
+        if (latest_s <= ends_s + of_starts_s).mean() > 0.95:
+            ends_s = np.minimum(latest_s, ends_s + of_starts_s)
+    columns["ends_s"] = ends_s
+    are_whole = bool((lasted_s >= 1).any() and ((lasted_s == np.floor(lasted_s)) | (lasted_s == SHORTEST_S)).all())
+    again, order = _stand_again(columns), np.argsort(ends_s, kind="stable")
+    order = order[~again[order]]
+    ordered: dict[str, Any] = {each: columns[each][order] for each in COLUMNS}
+    return Log(name, clock, max(tick_s, of_starts_s), **ordered,
+               again=int(again.sum()),
+               took_tick_s=float(are_whole),
+               unreadable=sum(part.unreadable for part in parts), of_starts=has_starts, set_back=bool(later_s.any()),
                assumed=next((part.assumed for part in parts if part.assumed), ""))  # fmt: skip
+
+
+def _stand_again(columns: Columns) -> Flags:
+    """Return which lines stand in a log already: some of those with an id, or nearly all lines twice."""
+    row = np.zeros(len(columns["ends_s"]), np.uint64)
+    for name in ("ends_s", "took_s", "path", "id", "worker", "status"):
+        row = (row ^ columns[name].view(np.uint64)) * _PRIME
+        row ^= row >> np.uint64(29)
+    _, first, count = np.unique(row, return_index=True, return_counts=True)
+    again = np.ones(len(row), np.bool_)
+    again[first] = False
+    are_twice = len(count) > 0 and float((count == 2).mean()) > 0.95  # quick requests of a second are alike, too
+    return np.asarray(again & ((columns["id"] != 0) | are_twice))
 
 
 def _set_back(times_s: Floats) -> Floats:
     """Return how much later lines are than they say: summer time ended in a log that names no time zone."""
-    steps = np.rint(np.diff(times_s, prepend=times_s[:1]) / _HOUR_S)
-    near = np.abs(np.diff(times_s, prepend=times_s[:1]) - steps * _HOUR_S) < _NEAR_AN_HOUR_S
-    back = np.cumsum(np.where(near & (np.abs(steps) == 1), -steps, 0))  # a line that is late steps forth and back
-    return back * _HOUR_S if len(back) and back[-1] == 1 == back.max() and back.min() == 0 else np.zeros_like(times_s)
+    hours = np.rint(np.diff(times_s, prepend=times_s[:1]) / 3600)
+    near = np.abs(np.diff(times_s, prepend=times_s[:1]) - hours * 3600) < 120
+    back = np.cumsum(np.where(near & (np.abs(hours) == 1), -hours, 0))  # a line that is late steps forth and back
+    return back * 3600.0 if len(back) and back[-1] == 1 == back.max() and back.min() == 0 else np.zeros_like(times_s)
 
 
 def _has_starts(times_s: Floats, took_s: Floats) -> bool:
     """Whether times are those at which requests came: lines are written when requests end, and only ends are in order.
 
-    A log that several programs have written is in neither order.
+    A log that several programs have written is in neither order. A fifth of the lines that tell is chance.
     """
     slack_s = max(tick_of(times_s), 0.001)
     late, late_ends = (int((each < np.maximum.accumulate(each) - slack_s).sum())
-                       for each in (times_s, times_s + np.nan_to_num(took_s)))  # fmt: skip
-    return late >= max(_SOME, _RARELY * len(times_s)) and late_ends < late / _SOME
-
-
-def _from_starts(columns: Columns) -> Columns:
-    return {**columns, "ends_s": columns["ends_s"] + np.nan_to_num(columns["took_s"])}
+                       for each in (times_s, times_s + took_s))  # fmt: skip
+    return late >= max(5, 0.002 * len(times_s)) and late_ends < late / 5
 
 
 def of_starts(log: Log) -> Log:
     """Return a log as if its lines had the times at which requests came."""
-    columns = _from_starts({name: getattr(log, name) for name in COLUMNS})
-    order = np.argsort(columns["ends_s"], kind="stable")
-    ordered: dict[str, Any] = {name: column[order] for name, column in columns.items()}
-    return replace(log, of_starts=True, **ordered)
+    ends_s = log.ends_s + np.nan_to_num(log.took_s)
+    order = np.argsort(ends_s, kind="stable")
+    columns: dict[str, Any] = {name: getattr(log, name)[order] for name in COLUMNS} | {"ends_s": ends_s[order]}
+    return replace(log, of_starts=True, **columns)
 
 
 def tick_of(times_s: Floats) -> float:

@@ -30,18 +30,18 @@ class Range(NamedTuple):
     high: float
 
 
-_ANYTHING, _NONE = Range(0.0, 1.0), Range(0.0, 0.0)
-
-
 class Ranges(NamedTuple):
-    """The bounds of findings; ``missing`` is the share of the requests of which a line is missing.
+    """The bounds of findings.
 
+    ``missing`` is the share of the requests of which a line is missing, ``wrong`` that of the pairs of lines that may
+    be of two requests.
     ``waited`` and ``avoidably`` are shares of the requests, ``avoidable``, ``full`` and ``idle`` shares of the delay.
     ``usually`` is the share that waited if the missing requests are like the others. ``waits_s`` are the quantiles
     WAITS of the queueing delay in seconds.
     """
 
     missing: float
+    wrong: float
     waited: Range
     usually: Range
     avoidably: Range
@@ -64,6 +64,25 @@ class _Lost(NamedTuple):
     wrong: int
     longest_s: float
 
+    def of_all(self, least_s: Floats, most_s: Floats, unserved_s: Floats) -> tuple[Floats, Floats]:
+        """Return the least and the most of all requests, from those of the requests that are in both logs.
+
+        ``unserved_s`` is the most of those that only a balancer has.
+        """
+        unknown, longest_s = len(unserved_s) + self.unsent + self.wrong, [self.longest_s] * (self.unsent + self.wrong)
+        return (np.concatenate([np.zeros(unknown), self.sure(least_s)]),
+                np.concatenate([np.sort(most_s)[self.wrong :], unserved_s, longest_s]))  # fmt: skip
+
+    def sure(self, times_s: Floats) -> Floats:
+        """Return times in order without the longest, of pairs that may be of two requests."""
+        return np.sort(times_s)[: len(times_s) - self.wrong]
+
+    def of_delay(self, least_s: Floats, most_s: Floats, waited_s: Floats) -> Range:
+        """Return which share of the delay a cause has; the delay that is missing may have any cause."""
+        delay_s, known = max(float(waited_s.sum()), 1e-9), 1 - self.share
+        most = (float(most_s.sum()) + delay_s - float(self.sure(waited_s).sum())) / delay_s
+        return Range(known * float(self.sure(least_s).sum()) / delay_s, min(known * most + self.share, 1.0))
+
 
 def ranges_of(requests: Requests, capacity: Capacity, avoidable_s: Floats) -> Ranges | None:
     """Return the bounds of findings; None: hardly any line is missing.
@@ -72,27 +91,38 @@ def ranges_of(requests: Requests, capacity: Capacity, avoidable_s: Floats) -> Ra
     """
     if not (lost := _lost(requests)):
         return None
-    waited_s = requests.waited_s[requests.joined]
-    least_s = np.maximum(waited_s - _way(waited_s), 0)
-    low_s, high_s = _of_all(least_s, waited_s, lost.unserved[:, 1] - lost.unserved[:, 0], lost)
+    joined, unserved, nothing = requests.joined, lost.unserved, lost.unserved[:0]
+    waited_s, lasted_s = requests.waited_s[joined], unserved[:, 1] - unserved[:, 0]
+    short_s = waited_s[waited_s <= FROM_S]  # the way to the server and back takes no longer than nearly all of these
+    way_s = float(np.quantile(short_s, 0.99)) if len(short_s) else FROM_S
+    low_s, high_s = lost.of_all(np.maximum(waited_s - way_s, 0), waited_s, lasted_s)
     waited = _share(low_s, high_s)
-    avoidably, avoidable, full, idle = Range(0.0, waited.high), _ANYTHING, _ANYTHING, _ANYTHING
+    avoidably, avoidable, full, idle = Range(0.0, waited.high), Range(0.0, 1.0), Range(0.0, 1.0), Range(0.0, 1.0)
     if requests.tick_s < COARSE_S:
-        avoidably, avoidable, full, idle = _by_cause(requests, capacity, avoidable_s, lost)
-    if capacity.total == 1 or (capacity.workers == 1 and "workers" not in capacity.found):
-        avoidably, avoidable = _NONE, _NONE
+        waits = np.stack([requests.sent_s, requests.began_s], axis=1)[joined]
+        full_s, most_full_s = (_at_work(capacity.total, requests, [also, capacity.away], waits)
+                               for also in (nothing, unserved))  # fmt: skip
+        busy_s, most_busy_s = (_at_work(1, requests, [also, capacity.full], waits) for also in (nothing, unserved))
+        least_s = np.maximum(np.minimum(avoidable_s[joined], waited_s - most_full_s) - way_s, 0)
+        most_s = np.maximum(avoidable_s[joined], waited_s - full_s)
+        unserved_s = lasted_s - _at_work(capacity.total, requests, [capacity.away], unserved)
+        avoidably = _share(*lost.of_all(least_s, most_s, unserved_s))
+        avoidable = lost.of_delay(least_s, most_s, waited_s)
+        full = lost.of_delay(full_s, most_full_s, waited_s)
+        idle = lost.of_delay(waited_s - most_busy_s, waited_s - busy_s, waited_s)
+    if not capacity.are_several:
+        avoidably, avoidable = Range(0.0, 0.0), Range(0.0, 0.0)
     waits_s = [
         Range(float(np.quantile(low_s, place, method="lower")), float(np.quantile(high_s, place, method="higher")))
         for place in WAITS
     ]
-    count, joined = int((waited_s > FROM_S).sum()), len(waited_s)
-    low, high = max(count - lost.wrong, 0), min(count + lost.wrong, joined)
-    usually = Range((low - 2 * sqrt(low)) / joined, (high + 2 * sqrt(high + 1)) / joined)  # two standard deviations
-    return Ranges(lost.share, waited, usually, avoidably, avoidable, full, idle, waits_s)
+    count, in_both = int((waited_s > FROM_S).sum()), len(waited_s)
+    low, high = max(count - lost.wrong, 0), min(count + lost.wrong, in_both)
+    usually = Range((low - 2 * sqrt(low)) / in_both, (high + 2 * sqrt(high + 1)) / in_both)  # two standard deviations
+    return Ranges(lost.share, lost.wrong / in_both, waited, usually, avoidably, avoidable, full, idle, waits_s)
 
 
 def _lost(requests: Requests) -> _Lost | None:
-    """Return what is missing; None: hardly anything."""
     joined, unserved = requests.joined, requests.unserved
     only_served = int((~joined & np.isin(requests.route, np.unique(requests.route[joined]))).sum())
     pairs = int(joined.sum())
@@ -108,61 +138,11 @@ def _lost(requests: Requests) -> _Lost | None:
     return _Lost(share, unserved, unsent, wrong, float(took_s.max()))
 
 
-def _way(waited_s: Floats) -> float:
-    """Return how long the way to the server and back may take: longer than nearly all waits that are not noticed."""
-    short_s = waited_s[waited_s <= FROM_S]
-    return float(np.quantile(short_s, 0.99)) if len(short_s) else FROM_S
-
-
-def _of_all(least_s: Floats, most_s: Floats, unserved_s: Floats, lost: _Lost) -> tuple[Floats, Floats]:
-    """Return the least and the most of all requests, from those of the requests that are in both logs.
-
-    ``unserved_s`` is the most of those that only a balancer has.
-    """
-    unknown = len(unserved_s) + lost.unsent + lost.wrong
-    longest_s = np.full(lost.unsent + lost.wrong, lost.longest_s)
-    return (np.concatenate([np.zeros(unknown), _sure(least_s, lost)]),
-            np.concatenate([np.sort(most_s)[lost.wrong :], unserved_s, longest_s]))  # fmt: skip
-
-
-def _sure(times_s: Floats, lost: _Lost) -> Floats:
-    """Return times in order without the longest, of pairs that may be of two requests."""
-    return np.sort(times_s)[: len(times_s) - lost.wrong]
-
-
 def _share(least_s: Floats, most_s: Floats) -> Range:
-    """Return the share of the requests that waited noticeably."""
     return Range(float((least_s > FROM_S).mean()), float((most_s > FROM_S).mean()))
-
-
-def _by_cause(
-    requests: Requests, capacity: Capacity, avoidable_s: Floats, lost: _Lost
-) -> tuple[Range, Range, Range, Range]:
-    """Return the share that waited avoidably, and the shares of the delay that are avoidable, full and idle."""
-    joined, unserved, nothing = requests.joined, lost.unserved, lost.unserved[:0]
-    waits, waited_s = np.stack([requests.sent_s, requests.began_s], axis=1)[joined], requests.waited_s[joined]
-    full_s, most_full_s = (_at_work(capacity.total, requests, [also, capacity.away], waits)
-                           for also in (nothing, unserved))  # fmt: skip
-    busy_s, most_busy_s = (_at_work(1, requests, [also, capacity.full], waits) for also in (nothing, unserved))
-    least_s = np.maximum(np.minimum(avoidable_s[joined], waited_s - most_full_s) - _way(waited_s), 0)
-    most_s = np.maximum(avoidable_s[joined], waited_s - full_s)
-    unserved_s = unserved[:, 1] - unserved[:, 0] - _at_work(capacity.total, requests, [capacity.away], unserved)
-    return (
-        _share(*_of_all(least_s, most_s, unserved_s, lost)),
-        _of_delay(least_s, most_s, waited_s, lost),
-        _of_delay(full_s, most_full_s, waited_s, lost),
-        _of_delay(waited_s - most_busy_s, waited_s - busy_s, waited_s, lost),
-    )
 
 
 def _at_work(threads: int, requests: Requests, also: Sequence[Segments], waits: Segments) -> Floats:
     """Return how long so many threads were at work during waits, ``also`` in these times."""
     busy = at_least(threads, *busy_times(requests, np.concatenate(also)))
     return time_in(busy, waits[:, 0], waits[:, 1])
-
-
-def _of_delay(least_s: Floats, most_s: Floats, waited_s: Floats, lost: _Lost) -> Range:
-    """Return which share of the delay a cause has; the delay that is missing may have any cause."""
-    delay_s, known = max(float(waited_s.sum()), 1e-9), 1 - lost.share
-    most = (float(most_s.sum()) + delay_s - float(_sure(waited_s, lost).sum())) / delay_s
-    return Range(known * float(_sure(least_s, lost).sum()) / delay_s, min(known * most + lost.share, 1.0))

@@ -21,35 +21,14 @@ MOST = 100_000 if COMPILED else 2_000
 """So many requests are replayed at most: those around the longest wait."""
 MOST_COMPUTING = MOST if COMPILED else 300
 """So many requests at most are replayed as if they only computed."""
-MOST_WORKERS = 32
 SEEDS = 5 if COMPILED else 2
-AGREES, AGREES_TIMES = 0.05, 2.0
-"""Replays agree with the logs if the share of requests that waited lies at most so far beyond theirs, and if the 99th
-percentiles of the waits differ at most so many times."""
 USUAL = ("shared", "limit", "one-process", "uwsgi", "reuse-port", "least-conn", "idle-thread", "queue")
 """The ways to serve, the most usual first. Of the ways that agree with the logs, the most usual is taken."""
 HALVES = 0.5
 """A way is better if in each replay, at most this part of the requests that wait today waits with it."""
-NEARLY_NONE = 0.1
-"""Ways with which at most this part of the requests that wait today waits are equally good."""
-SAVES = 0.9
-"""More threads in a worker help requests that compute if at most this part of their overhead remains."""
-WORSE = 1.1
-"""Any other way is worse for them if their overhead is more times as long: a replay depends on chance."""
-SMALLEST = (
-    "limit",
-    "more-threads",
-    "idle-thread",
-    "one-process",
-    "shared",
-    "reuse-port",
-    "least-conn",
-    "queue",
-    "uwsgi",
-)
+SMALLEST = ("limit", "more-threads", "idle-thread", "one-process", "shared", "reuse-port", "least-conn", "queue",
+            "uwsgi")  # fmt: skip
 """The ways to serve, the smallest change first."""
-HELPED = 0.01
-"""With enough threads, at most this share of the requests waits for more than 50 ms."""
 
 
 class Served(NamedTuple):
@@ -103,23 +82,25 @@ class Replay(NamedTuple):
 
     @property
     def better(self) -> list[Served]:
-        """The ways that are better than today's: the surely better ways first, then those with which fewer wait."""
+        """The ways that are better than today's: the surely better ways first, then those with which fewer wait.
+
+        Ways with which at most a tenth of the requests that wait today waits are equally good.
+        """
         today = self.today
         if not today:
             return []
         better = [way for way in self.ways if way.most < HALVES * today.waited]
-        return sorted(
-            better, key=lambda way: (self.is_doubtful(way), way.waited > NEARLY_NONE * today.waited and way.waited)
-        )
+        return sorted(better, key=lambda way: (self.is_doubtful(way), way.waited > 0.1 * today.waited and way.waited))
 
     def is_doubtful(self, way: Served) -> bool:
         """Whether a way is worse than today's if requests compute all the time, which no log tells.
 
-        Threads that are added to a worker share its interpreter lock, so they must make it better.
+        Threads that are added to a worker share its interpreter lock, so they must make it better. A replay depends on
+        chance.
         """
         if not self.today or way.computing_p99_s is None or self.today.computing_p99_s is None:
             return False
-        share = SAVES if way.threads > self.today.threads else WORSE
+        share = 0.9 if way.threads > self.today.threads else 1.1
         return way.computing_p99_s > max(share * self.today.computing_p99_s, FROM_S)
 
     def as_values(self) -> dict[str, object]:
@@ -135,20 +116,14 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
     """
     knows = bool(capacity.seen) or "workers" not in capacity.found
     workers, threads = (capacity.workers, capacity.threads) if knows else (capacity.total, 1)
-    if workers > MOST_WORKERS:
+    if workers > 32:
         return None
     shown = around_longest(requests.waited_s, MOST)
     answered = requests.answered(findings.names, findings.of_class, workers, capacity.place, shown)
     joined = requests.joined[shown]
     measured = _served("measured", [requests.waited_s[shown][joined]])._replace(workers=capacity.seen or workers)
-    numbers: dict[str, int | str] = {
-        "workers": workers,
-        "threads": threads,
-        "twice": 2 * threads,
-        "total": capacity.total,
-    }
-    if not knows:
-        numbers |= {"workers": "workers", "threads": "threads"}
+    numbers: dict[str, int | str] = {"twice": 2 * threads, "total": capacity.total}
+    numbers |= {"workers": workers, "threads": threads} if knows else {"workers": "workers", "threads": "threads"}
     found = _replays(answered, workers, threads, joined, OPTION_KINDS)
     usual = next((name for name in USUAL if name in found and _agrees(found[name], measured)), None)
     if usual:
@@ -170,7 +145,7 @@ def replay(requests: Requests, capacity: Capacity, findings: Findings) -> Replay
     today = found[usual] if usual else None
     ways = [found[name]._replace(change=found[name].change.format(**numbers)) for name in SMALLEST if name in found]
     counts = range(capacity.total, 4 * capacity.total + 4)
-    enough = (few for few in counts if (waits_in_line_s(answered, few) > FROM_S).mean() <= HELPED)
+    enough = (few for few in counts if (waits_in_line_s(answered, few) > FROM_S).mean() <= 0.01)
     return Replay(measured, today, ways, next(enough, 0))
 
 
@@ -211,8 +186,8 @@ def _served(label: str, waits_s: Sequence[Floats]) -> Served:
 
 
 def _agrees(served: Served, measured: Served) -> bool:
-    """Whether replays agree with what was measured, as far as they are precise, and use no more workers."""
+    """Whether replays agree with what was measured, to 5 points and a factor of two, and use no more workers."""
     if served.workers > measured.workers:
         return False
     p99 = sorted(max(each.p99_s, FROM_S) for each in (served, measured))
-    return served.least - AGREES <= measured.waited <= served.most + AGREES and p99[1] <= AGREES_TIMES * p99[0]
+    return served.least - 0.05 <= measured.waited <= served.most + 0.05 and p99[1] <= 2 * p99[0]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,19 +17,11 @@ FEW = 0.01
 """At most this share of the requests may seem to take longer in the server than in the balancer."""
 FEW_PAIRS = 0.5
 """If a smaller share of a server's lines is found in a balancer's log, the logs are of other requests."""
-_OTHER_UNIT = 300
 BAD_GATEWAY = 502
 GAVE_UP = (499, BAD_GATEWAY, 503, 504)
 """What a balancer answers itself if it gets no answer; 499 is nginx's, for a client that left."""
-TOO_BUSY = (429, 503)
-LONG_S = 5.0
-"""No server that kills silent workers does so sooner. gunicorn's limit is 30 s unless it is set."""
-MURDER_S = 1.0
-"""gunicorn looks so often whether a worker was silent for too long."""
-FAILED = 500
-"""The least status that says a server failed."""
-SOONEST_S = 0.05
-"""Some request of a log reaches a free thread so soon, so if all seem to take longer, the server's clock is ahead."""
+LONG_S, MURDER_S = 5.0, 1.0
+"""No server kills silent workers sooner (gunicorn's limit is 30 s unless it is set), and gunicorn looks so often."""
 
 
 class Noted(NamedTuple):
@@ -50,24 +42,27 @@ class Noted(NamedTuple):
 class Requests:
     """Requests in the order of sending; times are seconds since the first was sent, at ``first`` (epoch seconds).
 
-    ``tick_s`` is the resolution of their times, ``took_tick_s`` that of their durations; a duration is from ``sent_s``
-    to ``ended_s``. ``worker`` is -1 where no log names the worker. ``in_both`` is the share of the balancer's lines
-    that a server has, too; 0 if there is only one kind of log. ``joins`` say how the logs were joined.
+    Each may have waited by ``less_s`` shorter, or by ``more_s`` longer, and then nobody knows any better when it began
+    and ended. ``tick_s`` is the resolution of the other times. ``worker`` is -1 where no log names the worker.
+    ``in_both`` is the share of the balancer's lines that a server has, too; 0 if there is only one kind of log.
+    ``joins`` say how the logs were joined.
 
     ``joined`` says which requests are in both logs. All others are in a server's log only, so nobody knows when they
     were sent; they count as sent when their work began. ``refused`` are those that the balancer answered itself.
     ``unserved`` are the other requests in a balancer's log only, of routes that a server has: when each was sent and
-    ended. ``killed``
-    are those whose worker ended with them: they held it for longer than the server's line says. ``turned_away`` are
-    those to which a server said at once that it is too busy. ``left`` are those that a server went on with after the
-    balancer had left them, which was ``left_work`` of all work. ``slow_clients`` is how many the server had done with
-    long before the balancer. ``held`` is when requests were with a worker that ended, for which the balancer said 502.
+    ended. ``killed`` are those whose worker ended with them: they held it for longer than the server's line says.
+    ``turned_away`` are those to which a server said at once that it is too busy. ``left`` are those that a server went
+    on with after the balancer had left them, which was ``left_work`` of all work. ``slow_clients`` is how many the
+    server had done with long before the balancer. ``held`` is when requests were with a worker that ended, for which
+    the balancer said 502.
     """
 
     first: float
     sent_s: Floats
     began_s: Floats
     ended_s: Floats
+    less_s: Floats
+    more_s: Floats
     route: Integers
     worker: Integers
     status: Integers
@@ -97,6 +92,23 @@ class Requests:
         """How long each request was at work."""
         return self.ended_s - self.began_s
 
+    @property
+    def are_blurred(self) -> bool:
+        """Whether times are precise, but not those of some requests."""
+        return self.tick_s < COARSE_S and bool((self.less_s > 0).any() or (self.more_s > 0).any())
+
+    @property
+    def shortest(self) -> "Requests":
+        """The requests as if each was at work as shortly as the logs allow."""
+        by_s = np.minimum(np.maximum(self.less_s, self.more_s), self.worked_s / 2)
+        return replace(self, began_s=self.began_s + by_s, ended_s=self.ended_s - by_s)
+
+    @property
+    def longest(self) -> "Requests":
+        """The requests as if each was at work as long as the logs allow."""
+        by_s = np.maximum(self.less_s, self.more_s)
+        return replace(self, began_s=self.began_s - by_s, ended_s=self.ended_s + by_s)
+
     def answered(
         self, classes: Sequence[str], of_class: Integers, workers: int, place: Integers, shown: slice = slice(None)
     ) -> Answered:
@@ -110,8 +122,18 @@ class Requests:
         )  # fmt: skip
 
 
-Columns = tuple[Floats, Floats, Floats, Integers, Integers, Integers, float]
-"""When requests were sent, began and ended (epoch seconds), their routes, workers and statuses, and the resolution."""
+class _Part(NamedTuple):
+    """Requests of a log or a pair of logs, as the columns of Requests; times are epoch seconds."""
+
+    sent_s: Floats
+    began_s: Floats
+    ended_s: Floats
+    less_s: Floats
+    more_s: Floats
+    route: Integers
+    worker: Integers
+    status: Integers
+    tick_s: float
 
 
 def requests_of(logs: Logs) -> Requests:
@@ -128,32 +150,7 @@ def requests_of(logs: Logs) -> Requests:
         joins = [of_header(server) for server in logs.servers]
     else:
         return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)])
-    lines = sum(map(len, logs.balancers)) or sum(len(balancer) for balancer, _, _ in joins)
-    pairs = {id(log): sum(len(joined.server) for _, its, joined in joins if its is log) for log in logs.servers}
-    alike = [each for each in joins if pairs[id(each[1])] >= FEW_PAIRS * min(len(each[1]), lines)]
-    if not alike:
-        server, balancer = logs.servers[0], logs.balancers[0]
-        raise WrongUse(
-            f"Hardly any line of {_dated(server)} is in {_dated(balancer)}, so they are not of the same requests.",
-            hint="Name the logs of a balancer and of the servers behind it, of the same time. If the balancer changes "
-            "paths, both logs need the same id: stampede diagnose --setup. Durations without a unit may need "
-            "--unit ms.",
-        )
-    for balancer, server, joined in alike:
-        times = balancer.took_s[joined.balancer] / server.took_s[joined.server]
-        if np.quantile(np.nan_to_num(times), FEW) > _OTHER_UNIT:
-            raise WrongUse(f"Nearly all requests took more than {_OTHER_UNIT} times as long in {balancer.file} as in "
-                           f"{server.file}, so the durations of one of them are in another unit.",
-                           hint="--unit ms says the unit of durations that are written without it.")  # fmt: skip
-        stayed = ~np.isin(balancer.status[joined.balancer], LEFT)
-        more_s = (server.took_s[joined.server] - balancer.took_s[joined.balancer])[stayed]
-        if len(more_s) and (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
-            raise WrongUse(
-                f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's "
-                "log.",
-                hint=f"--balancer {server.file} --server {balancer.file}"
-                + (f", or --unit ms for {server.assumed}" if server.assumed else ""),
-            )
+    alike = _alike(logs, joins)
     killed, held = [], {id(server): server.took_s.copy() for _, server, _ in alike}
     for balancer, server, joined in alike:
         ends, held_s = _killed(balancer, server, joined)
@@ -162,10 +159,12 @@ def requests_of(logs: Logs) -> Requests:
     longer = {id(server): replace(server, took_s=held[id(server)]) for _, server, _ in alike}
     joins = [(balancer, longer[id(server)], joined) for balancer, server, joined in alike]
     parts = [_joined(*each) for each in joins]
-    if not any(len(part[0]) for part in parts):
+    if not any(len(part.sent_s) for part in parts):
         return _requests(parts)
-    period_s = min(part[0].min(initial=np.inf) for part in parts), max(part[2].max(initial=0) for part in parts)
-    routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
+    first_s = min(part.sent_s.min(initial=np.inf) for part in parts)
+    period_s = first_s, max(part.ended_s.max(initial=0) for part in parts)
+    routes, statuses = (np.unique(np.concatenate([getattr(server, name) for _, server, _ in joins]))
+                        for name in ("route", "status"))  # fmt: skip
     unserved, refused, unknown, with_ended = [], [], 0, [NEVER]
     for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
         found_in = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
@@ -174,34 +173,28 @@ def requests_of(logs: Logs) -> Requests:
         within = ~(before | after)
         for outside in (before, after):  # if it gave up on all others, the server answered nobody
             within |= outside if outside.any() and gave_up[outside].mean() > 1 - FEW else np.zeros_like(outside)
-        refused.append((balancer, np.flatnonzero(alone & within & gave_up)))
-        unknown += int((alone & ~(within & gave_up)).sum())
+        # an answer at once that no server ever gave is the balancer's, such as a redirection
+        itself = gave_up | ~np.isin(balancer.status, statuses) & (balancer.took_s <= FROM_S)
+        refused.append((balancer, np.flatnonzero(alone & within & itself & (balancer.status >= 400))))
+        unknown += int((alone & ~(within & itself)).sum())
         ended = np.flatnonzero(alone & within & (balancer.status == BAD_GATEWAY) & (balancer.took_s > FROM_S))
         with_ended.append(np.stack([balancer.ends_s[ended] - balancer.took_s[ended], balancer.ends_s[ended]], axis=1))
-        sent_s, _, ended_s, *_ = _alone(balancer, alone & np.isin(balancer.route, routes) & ~gave_up)
-        within = (ended_s >= period_s[0]) & (sent_s <= period_s[1])
-        unserved.append(np.stack([sent_s, ended_s], axis=1)[within])
+        part = _alone(balancer, alone & np.isin(balancer.route, routes) & ~itself)
+        within = (part.ended_s >= period_s[0]) & (part.sent_s <= period_s[1])
+        unserved.append(np.stack([part.sent_s, part.ended_s], axis=1)[within])
     pairs_in_all = sum(len(joined.server) for _, _, joined in joins)
-    in_both = pairs_in_all / (pairs_in_all + unknown)
-    found = _requests(parts, [*_unsent(joins, period_s)], unserved, in_both, joins)
-    left = [
-        (
-            balancer,
-            joined.balancer,
-            np.isin(balancer.status[joined.balancer], LEFT)
-            & (balancer.status[joined.balancer] != server.status[joined.server]),
-        )
-        for balancer, server, joined in joins
-    ]
-    busy = [(balancer, joined.balancer[np.isin(balancer.status[joined.balancer], TOO_BUSY)
-             & (balancer.took_s[joined.balancer] <= FROM_S)]) for balancer, _, joined in joins]  # fmt: skip
-    work_s = [np.nan_to_num(server.took_s[joined.server]) for _, server, joined in joins]
-    left_s = sum(float(each_s[which].sum()) for each_s, (*_, which) in zip(work_s, left, strict=True))
+    found = _requests(parts, [*_unsent(joins, period_s)], unserved, pairs_in_all / (pairs_in_all + unknown), joins)
+    left, busy, work_s, left_s = [], [], 0.0, 0.0
+    for balancer, server, joined in joins:
+        status, its_work_s = balancer.status[joined.balancer], np.nan_to_num(server.took_s[joined.server])
+        went_on = np.isin(status, LEFT) & (status != server.status[joined.server])
+        left.append((balancer, joined.balancer[went_on]))
+        at_once = np.isin(status, (429, 503)) & (balancer.took_s[joined.balancer] <= FROM_S)
+        busy.append((balancer, joined.balancer[at_once]))
+        work_s, left_s = work_s + float(its_work_s.sum()), left_s + float(its_work_s[went_on].sum())
     return replace(
-        found, held=np.concatenate(with_ended) - found.first, refused=_noted(refused),
-        killed=_noted(killed), turned_away=_noted(busy),
-        left=_noted((balancer, places[which]) for balancer, places, which in left),
-        left_work=left_s / max(sum(float(each_s.sum()) for each_s in work_s), 1e-9),
+        found, held=np.concatenate(with_ended) - found.first, refused=_noted(refused), killed=_noted(killed),
+        turned_away=_noted(busy), left=_noted(left), left_work=left_s / max(work_s, 1e-9),
         slow_clients=sum(int((_late_s(*each) > 0).sum()) for each in joins),
     )  # fmt: skip
 
@@ -220,6 +213,38 @@ def _joins(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, 
     return best
 
 
+def _alike(logs: Logs, joins: Sequence[tuple[Log, Log, Joined]]) -> list[tuple[Log, Log, Joined]]:
+    """Return the joins of logs that are of the same requests. Raise WrongUse if none are, or if times contradict."""
+    lines = sum(map(len, logs.balancers)) or sum(len(balancer) for balancer, _, _ in joins)
+    pairs = {id(log): sum(len(joined.server) for _, its, joined in joins if its is log) for _, log, _ in joins}
+    alike = [each for each in joins if pairs[id(each[1])] >= FEW_PAIRS * min(len(each[1]), lines)]
+    if not alike:
+        dated = [" to ".join(f"{datetime.fromtimestamp(at, UTC):%d %B %Y %H:%M:%S}" for at in log.ends_s[[0, -1]])
+                 for log in (logs.servers[0], logs.balancers[0])]  # fmt: skip
+        raise WrongUse(
+            f"Hardly any line of {logs.servers[0].file} (from {dated[0]}) is in {logs.balancers[0].file} (from "
+            f"{dated[1]}), so they are not of the same requests.",
+            hint="Name the logs of a balancer and of the servers behind it, of the same time. If the balancer changes "
+            "paths, both logs need the same id: stampede diagnose --setup. Durations without a unit may need "
+            "--unit ms.",
+        )
+    for balancer, server, joined in alike:
+        took_s, its_took_s = balancer.took_s[joined.balancer], server.took_s[joined.server]
+        if np.quantile(np.nan_to_num(took_s / its_took_s), FEW) > 300:
+            raise WrongUse(f"Nearly all requests took more than 300 times as long in {balancer.file} as in "
+                           f"{server.file}, so the durations of one of them are in another unit.",
+                           hint="--unit ms says the unit of durations that are written without it.")  # fmt: skip
+        more_s = (its_took_s - took_s)[~np.isin(balancer.status[joined.balancer], LEFT)]
+        if len(more_s) and (more_s > PRECISION_S).mean() > max(FEW, (more_s < -PRECISION_S).mean()):
+            raise WrongUse(
+                f"Requests took longer in {server.file} than in {balancer.file}, so {server.file} is the balancer's "
+                "log.",
+                hint=f"--balancer {server.file} --server {balancer.file}"
+                + (f", or --unit ms for {server.assumed}" if server.assumed else ""),
+            )
+    return alike
+
+
 def has_header(server: Log) -> bool:
     """Return whether a server's log says of most requests when the balancer got them, and how long they took."""
     return float((~np.isnan(server.arrived_s) & ~np.isnan(server.took_s)).mean()) >= FEW_PAIRS
@@ -229,11 +254,12 @@ def of_header(server: Log) -> tuple[Log, Log, Joined]:
     """Return the log that the balancer would have written, as far as the server's log tells it, and their join.
 
     Nothing but the header tells the balancer's clock. So the server's clock counts as ahead by as much as the soonest
-    request seems to wait, or as behind by as much as it seems to begin before it came.
+    request seems to wait, if that is long (some request of a log reaches a free thread at once), or as behind by as
+    much as it seems to begin before it came.
     """
     known = np.flatnonzero(~np.isnan(server.arrived_s) & ~np.isnan(server.took_s))
     soonest_s = float((server.ends_s - server.took_s - server.arrived_s)[known].min())
-    ahead_s = soonest_s if soonest_s < 0 or soonest_s > SOONEST_S else 0.0
+    ahead_s = soonest_s if soonest_s < 0 or soonest_s > FROM_S else 0.0
     ends_s = server.ends_s[known] - ahead_s
     columns = {name: getattr(server, name)[known] for name in COLUMNS if name not in ("ends_s", "took_s")}
     balancer = replace(server, clock="balancer", ends_s=ends_s, took_s=ends_s - columns["arrived_s"], unreadable=0,
@@ -256,7 +282,7 @@ def _killed(balancer: Log, server: Log, joined: Joined) -> tuple[Integers, Float
     names = bool((server.worker >= 0).all())
     took_s = balancer.took_s[at]
     most_s = np.minimum(took_s, (server.ends_s - before_s)[its]) if names else took_s
-    pairs = np.flatnonzero((server.status[its] >= FAILED) & (most_s - server.took_s[its] > LONG_S)
+    pairs = np.flatnonzero((server.status[its] >= 500) & (most_s - server.took_s[its] > LONG_S)
                            & (is_last[its] | (not names)))  # fmt: skip
     limit_s = float(took_s[pairs].min(initial=np.inf)) + MURDER_S
     if not names and len(pairs) and float(np.median(took_s[pairs])) > limit_s + MURDER_S:
@@ -271,40 +297,37 @@ def _noted(lines: Iterable[tuple[Log, Integers]]) -> list[Noted]:
         columns = (log.route, log.status, log.took_s, log.ends_s)
         for route, status, *times in zip(*(column[places].tolist() for column in columns), strict=True):
             of.setdefault((route, status), []).append((times[0], times[1]))
-    noted = [Noted(*key, len(took), float(np.nanmedian(took)), min(ends), max(ends))
-             for key, each in of.items() for took, ends in [tuple(zip(*each, strict=True))]]  # fmt: skip
+    noted = []
+    for key, each in of.items():
+        took, ends = zip(*each, strict=True)
+        median_s = float(np.median([took_s for took_s in took if took_s >= 0] or [np.nan]))
+        noted.append(Noted(*key, len(took), median_s, min(ends), max(ends)))
     return sorted(noted, key=lambda each: -each.requests)
 
 
-def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[Columns]:
+def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[_Part]:
     """Yield the requests of a period that are in a server's log only."""
     for server in {id(server): server for _, server, _ in joins}.values():
-        of = [joined for _, its, joined in joins if its is server]
         timed = [pairs.server[~np.isnan(its.took_s[pairs.balancer])] for its, each, pairs in joins if each is server]
-        alone = ~np.isin(np.arange(len(server)), np.concatenate(timed))
-        began_s, _, ended_s, route, worker, status, tick_s = _alone(server, alone)
-        ahead_s = of[0].clock.ahead_s
-        within = (ended_s - ahead_s >= period_s[0]) & (began_s - ahead_s <= period_s[1])
-        began_s, ended_s = began_s[within] - ahead_s, ended_s[within] - ahead_s
-        yield began_s, began_s, ended_s, route[within], worker[within], status[within], tick_s
+        part = _alone(server, ~np.isin(np.arange(len(server)), np.concatenate(timed)))
+        ahead_s = next(joined.clock.ahead_s for _, its, joined in joins if its is server)
+        began_s, ended_s = part.began_s - ahead_s, part.ended_s - ahead_s
+        within = (ended_s >= period_s[0]) & (began_s <= period_s[1])
+        columns = (began_s, began_s, ended_s, *part[3:-1])
+        yield _Part._make([*(column[within] for column in columns), part.tick_s])
 
 
-def _dated(log: Log) -> str:
-    """Return the name of a log, and from when to when its requests ended."""
-    first, last = (f"{datetime.fromtimestamp(at, UTC):%d %B %Y %H:%M:%S}" for at in (log.ends_s[0], log.ends_s[-1]))
-    return f"{log.file} (from {first} to {last})"
-
-
-def _alone(log: Log, which: Flags | None = None) -> Columns:
+def _alone(log: Log, which: Flags | None = None) -> _Part:
     """Return the requests of a log, or some of them, as if none of them waited."""
     ends_s = spread(log.ends_s, log.tick_s)
     began_s = ends_s - log.took_s
     known = ~np.isnan(began_s) if which is None else which & ~np.isnan(began_s)
-    return (began_s[known], began_s[known], ends_s[known], log.route[known], log.worker[known], log.status[known],
-            log.tick_s)  # fmt: skip
+    unsure_s = np.full(int(known.sum()), (log.tick_s if log.tick_s >= COARSE_S else 0.0) + log.took_tick_s / 2)
+    return _Part(began_s[known], began_s[known], ends_s[known], unsure_s, unsure_s, log.route[known], log.worker[known],
+                 log.status[known], log.tick_s)  # fmt: skip
 
 
-def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
+def _joined(balancer: Log, server: Log, joined: Joined) -> _Part:
     """Return the requests that are in both logs: their times by the better clock, their durations by both.
 
     The balancer and the server note the end at nearly the same moment. So a request waited for the difference of its
@@ -313,22 +336,51 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> Columns:
     server took as it saw it, the time of a client that sent slowly is no wait.
     """
     at, its = joined.balancer, joined.server
+    took_s, its_took_s, half_s = balancer.took_s[at], server.took_s[its], server.took_tick_s / 2
+    if half_s:  # whole seconds, as gunicorn's %(T)s: the middle of the second, and nobody knows which moment of it
+        its_took_s = np.maximum(its_took_s, np.minimum(its_took_s + half_s, took_s))
     if balancer.tick_s <= server.tick_s:
         ends_s = spread(balancer.ends_s, balancer.tick_s)[at]
     else:
         ends_s = spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s
     worker = np.where(server.worker[its] >= 0, server.worker[its], balancer.worker[at])
-    apart = _late_s(balancer, server, joined) != 0
-    sent_s = np.where(apart, balancer.ends_s[at], ends_s) - balancer.took_s[at]
+    late_s = _late_s(balancer, server, joined)
+    apart = late_s != 0
+    sent_s = np.where(apart, balancer.ends_s[at], ends_s) - took_s
     ends_s = np.where(apart, spread(server.ends_s, server.tick_s)[its] - joined.clock.ahead_s, ends_s)
-    began_s = ends_s - server.took_s[its]
+    began_s = ends_s - its_took_s
     tick_s = balancer.tick_s + server.tick_s
     sent_s = np.where(apart & (tick_s >= COARSE_S) & (began_s - sent_s < tick_s), began_s, sent_s)  # nobody can tell
-    seen_s = np.minimum(balancer.upstream_s[at], balancer.took_s[at])
+    seen_s = np.minimum(balancer.upstream_s[at], took_s)
     sent_s = np.where(np.isnan(seen_s), sent_s, np.minimum(ends_s - seen_s, began_s))
+    coarse, may_be_late_s = apart & (tick_s >= COARSE_S), _may_be_late_s(balancer, server, joined, began_s - sent_s)
+    less_s = np.where(coarse, tick_s, np.where(np.isnan(seen_s), may_be_late_s, 0.0)) + half_s
+    more_s = np.where(coarse & (late_s < 0), tick_s + half_s, its_took_s - server.took_s[its])  # the balancer had left
     known = ~np.isnan(began_s) & ~np.isnan(sent_s)
-    return (sent_s[known], began_s[known], ends_s[known], balancer.route[at][known], worker[known],
-            balancer.status[at][known], min(balancer.tick_s, server.tick_s))  # fmt: skip
+    columns = (sent_s, began_s, ends_s, less_s, more_s, balancer.route[at], worker, balancer.status[at])
+    return _Part._make([*(column[known] for column in columns), min(balancer.tick_s, server.tick_s)])
+
+
+def _may_be_late_s(balancer: Log, server: Log, joined: Joined, waited_s: Floats) -> Floats:
+    """Return for how much of its wait each request may have been with a slow client instead, if ends are whole seconds.
+
+    Of a single request, such ends rarely tell it. But the balancer notes more of the ends too late for whole seconds if
+    clients are slow than it does of requests that did not wait. At least one slow client in four is counted so.
+    """
+    late_s = balancer.ends_s[joined.balancer] - server.ends_s[joined.server] + joined.clock.ahead_s
+    of, long = balancer.route[joined.balancer], (waited_s > FROM_S) | (_late_s(balancer, server, joined) > 0)
+    if balancer.tick_s + server.tick_s < COARSE_S or not long.any():
+        return np.zeros_like(waited_s)
+    are_whole = tick_of(balancer.ends_s) == tick_of(server.ends_s) == 1
+    too_late = late_s > FROM_S + (server.tick_s / 2 if are_whole else server.tick_s + joined.clock.uncertain_s)
+    waiting, late = (np.bincount(of[which], minlength=int(of.max()) + 1) for which in (long, long & too_late))
+    by_chance = waiting * (float(too_late[~long].mean()) if not long.all() else 0.0)
+    slow = np.where(late > by_chance + 3 * np.sqrt(by_chance + 1), 4 * late, 0)
+    order = np.lexsort((-late_s, ~long, of))  # the latest of a route first
+    rank = np.empty(len(of), np.int64)
+    rank[order] = np.arange(len(of)) - np.searchsorted(of[order], of[order])
+    latest_s = late_s + joined.clock.uncertain_s + (balancer.tick_s if balancer.tick_s >= COARSE_S else 0.0)
+    return np.where(long & (rank < slow[of]), np.clip(latest_s, 0, waited_s), 0.0)
 
 
 def _late_s(balancer: Log, server: Log, joined: Joined) -> Floats:
@@ -347,23 +399,16 @@ def spread(ends_s: Floats, tick_s: float) -> Floats:
 
 
 def _requests(
-    parts: Sequence[Columns],
-    unsent: Sequence[Columns] = (),
-    unserved: Sequence[Segments] = (),
-    in_both: float = 0.0,
+    parts: Sequence[_Part], unsent: Sequence[_Part] = (), unserved: Sequence[Segments] = (), in_both: float = 0.0,
     joins: Sequence[tuple[Log, Log, Joined]] = (),
-) -> Requests:
-    columns: Iterator[np.ndarray[tuple[int], np.dtype[np.float64]]]
-    columns = (np.concatenate(column) for column in zip(*(part[:-1] for part in (*parts, *unsent)), strict=True))
-    sent_s, began_s, ended_s, *others = columns
-    known = sum(len(part[0]) for part in parts)
+) -> Requests:  # fmt: skip
+    known = sum(len(part.sent_s) for part in parts)
     if not known:
         raise WrongUse("No request has a duration in all logs, so nobody can tell how long it waited.", hint=SETUP)
-    order = np.argsort(sent_s, kind="stable")
-    first = float(sent_s[order[0]])
-    route, worker, status = (column.astype(np.int64)[order] for column in others)
-    return Requests(
-        first, sent_s[order] - first, began_s[order] - first, ended_s[order] - first, route, worker, status,
-        max(part[-1] for part in parts), in_both, order < known,
-        np.concatenate([np.empty((0, 2)), *unserved]) - first, joins,
-    )  # fmt: skip
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in (*parts, *unsent)])
+                               for name in _Part._fields[:-1]}  # fmt: skip
+    order, times = np.argsort(columns["sent_s"], kind="stable"), ("sent_s", "began_s", "ended_s")
+    first = float(columns["sent_s"][order[0]])
+    columns = {name: column[order] - first if name in times else column[order] for name, column in columns.items()}
+    return Requests(first, **columns, tick_s=max(part.tick_s for part in parts), in_both=in_both, joined=order < known,
+                    unserved=np.concatenate([NEVER, *unserved]) - first, joins=joins)  # fmt: skip

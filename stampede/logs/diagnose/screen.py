@@ -1,7 +1,7 @@
 """The answer of a diagnosis on one screen of 80 columns."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from textwrap import wrap
@@ -26,21 +26,30 @@ from stampede.report.terminal import terminal_table
 from stampede.report.wording import percent
 
 WIDTH = 80
-CLOCK_S = 0.05
-"""The clock of a server is mentioned if it differs by more than this."""
-MINOR, MAIN = 0.1, 0.75
-"""A class that held a worker for a smaller share of the time than MINOR is not named, for a larger than MAIN alone."""
-OVERTAKEN = 0.5
-"""If later requests were served at once during so much of the delay, the workers were no obstacle."""
 MOST_ROWS = 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _NAME = 15
+_EVENTS = {
+    "timeout": "the server killed {} at its time limit",
+    "killed": "{} got SIGKILL, perhaps because memory ran out",
+    "crashed": "{} crashed",
+    "died": "{} died, and uvicorn does not say why",
+    "replaced": "{} ended after max_requests or a time to live",
+    "memory": "the kernel killed {} because memory ran out",
+    "queue_full": "for {}, the server's listen queue was full",
+    "refused": "for {}, the server refused the connection, so it was down",
+    "closed": "for {}, the server closed the connection without an answer, as a worker that ends does",
+    "late": "for {}, the answer took longer than nginx waits",
+    "unreachable": "for {}, the server took no connection in time, or all servers counted as down",
+    "connections": "for {}, nginx had no worker_connections left",
+}
+_OF_REQUESTS = ("queue_full", "refused", "closed", "late", "unreachable", "connections")
 
 
 def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None) -> None:
     """Print who waited, how long, where, when, behind what, and what would have helped."""
     logs, requests, _, findings = found
-    for sentence in (*_sources(logs, requests), *_capacity(found)):
+    for sentence in (*_sources(logs, requests), _capacity(found)):
         _say(console, sentence, "dim")
     console.print()
     for paragraph in (*found.capacity.doubts, " ".join(answer(found))):
@@ -50,7 +59,8 @@ def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None)
     for each in findings.classes:
         name = each.name.removeprefix("GET ")
         name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-        waits = [_time(each.wait_p90_s), _time(each.wait_p99_s), percent(each.waited), percent(each.avoidably)]
+        waits = [_wait(each.wait_p90_s, each.p90_within), _wait(each.wait_p99_s, each.p99_within),
+                 _cell(each.waited, each.waited_within), _cell(each.avoidably, each.avoidably_within)]  # fmt: skip
         rows.append([name, f"{each.requests:,}", _time(each.latency_p99_s), *(waits if known else [])])
     head = ["class", "requests", "latency p99", *(["queueing p90", "p99", "> 50 ms", "avoidably"] if known else [])]
     console.print(terminal_table(Table("", head, rows)))
@@ -98,12 +108,13 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     joined_logs = {id(log): log for balancer, server, _ in requests.joins for log in (balancer, server)}.values()
     for log in joined_logs if requests.joins else (*logs.balancers, *logs.servers):
         told = {"are those at which requests came; they ended later by their durations": log.of_starts,
-                "go back by an hour in the middle, so the later ones count as an hour later": log.set_back}  # fmt: skip
+                "go back by an hour in the middle, so the later ones count as an hour later": log.set_back,
+                "run unsteadily, and count by the balancer's clock, as ids tell it": log.is_unsteady}  # fmt: skip
         yield from (f"The times of {log.file} {says}." for says, is_so in told.items() if is_so)
     for balancer, server, joined in requests.joins:
         by = "by id" if joined.by_id == len(joined.server) else "by path, status, order and times"
         ahead_s, way = abs(joined.clock.ahead_s), "ahead" if joined.clock.ahead_s > 0 else "behind"
-        clock = f"; its clock is {_time(ahead_s)} {way}" if ahead_s > max(joined.clock.uncertain_s, CLOCK_S) else ""
+        clock = f"; its clock is {_time(ahead_s)} {way}" if ahead_s > max(joined.clock.uncertain_s, 0.05) else ""
         share = percent(len(joined.server) / len(server))
         if balancer.file == server.file:
             yield f"{server.file}: {share} of its lines say when the balancer got the request{clock}."
@@ -115,8 +126,13 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     if lost := sum(log.unreadable for log in (*logs.balancers, *logs.servers)):
         yield f"{plural(lost, 'line')} could not be read."
     for log in (*logs.balancers, *logs.servers):
-        if log.assumed and not requests.joins:  # the durations of two logs fit in the same unit only
-            yield f"{log.assumed} of {log.file} counts as seconds, {ASSUMED}."
+        said = {  # the durations of two logs fit in the same unit only
+            f"{log.assumed} of {log.file} counts as seconds, {ASSUMED}.": log.assumed and not requests.joins,
+            f"{log.file} has {plural(log.again, 'repeated line')}, which did not count again.": log.again,
+            f"The durations of {log.file} are whole seconds, so a wait is known to a second only.":
+                log.took_tick_s and requests.joins,
+        }  # fmt: skip
+        yield from (says for says, is_so in said.items() if is_so)
         if untimed := int(np.isnan(log.took_s).sum()):
             have = "has" if untimed == 1 else "have"
             yield f"{plural(untimed, 'line')} of {log.file} {have} no duration; what those requests waited is unknown."
@@ -129,50 +145,46 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
                "waited is unknown.")  # fmt: skip
 
 
-def _capacity(found: Diagnosis) -> Iterator[str]:
+def _capacity(found: Diagnosis) -> str:
     logs, requests, capacity, _ = found
-    hosts = f" on {len(logs.servers)} hosts: {_hosts(found)}" if len(logs.servers) > 1 else ""
+    of_hosts = []
+    for log in logs.servers if len(logs.servers) > 1 else ():  # each is a host of its own
+        workers = len(np.unique(capacity.place[np.isin(requests.worker, log.worker[log.worker >= 0])]))
+        of_hosts.append(f"{workers} in {log.file}" if workers else log.file)
+    *others, last = of_hosts or [""]
+    hosts = f" on {len(of_hosts)} hosts: {', '.join(others)} and {last}" if others else ""
+    least = "at least " if found.threads_at_least else ""
     if (capacity.place < 0).any() and "workers" in capacity.found:
+        threads, assumed = plural(capacity.total, "thread"), ""
+        if requests.joins and least:
+            assumed = (f", and waits do not tell how many threads there are: at least {threads}. If you know, say "
+                       "--workers and --threads")  # fmt: skip
+        elif requests.joins:
+            assumed = f", and requests wait meanwhile, so there {'is' if capacity.total == 1 else 'are'} {threads}"
         of = "at work" if requests.joins else "under way"
-        are = "is" if capacity.total == 1 else "are"
-        threads = plural(capacity.total, "thread")
-        assumed = (
-            f", and waits do not tell how many threads there are: at least {threads}. If you know, say --workers and "
-            "--threads" if found.threads_at_least else f", and requests wait meanwhile, so there {are} {threads}"
-        )  # fmt: skip
-        most = plural(capacity.total, "request")
-        yield f"At most {most} {are} {of} at once{hosts}{assumed if requests.joins else ''}."
-        return
+        return (f"At most {plural(capacity.total, 'request')} {'is' if capacity.total == 1 else 'are'} {of} at once"
+                f"{hosts}{assumed}.")  # fmt: skip
     shown = f" ({' and '.join(capacity.found)} as the logs show them)" if capacity.found else ""
     restarts = f" {plural(capacity.restarts, 'worker')} came in the place of another." if capacity.restarts else ""
-    least = "at least " if found.threads_at_least else ""
-    yield f"{plural(capacity.workers, 'worker')} x {least}{plural(capacity.threads, 'thread')}{hosts}{shown}.{restarts}"
-
-
-def _hosts(found: Diagnosis) -> str:
-    """Return the logs of servers, each of which is a host of its own, with the workers that it names."""
-    logs, requests, capacity, _ = found
-    told = []
-    for log in logs.servers:
-        of_log = log.worker[log.worker >= 0]
-        workers = len(np.unique(capacity.place[np.isin(requests.worker, of_log)]))
-        told.append(f"{workers} in {log.file}" if workers else log.file)
-    return " and ".join(filter(None, [", ".join(told[:-1]), told[-1]]))
+    threads = f"{least}{plural(capacity.threads, 'thread')}"
+    return f"{plural(capacity.workers, 'worker')} x {threads}{hosts}{shown}.{restarts}"
 
 
 def answer(found: Diagnosis) -> Iterator[str]:
     """Yield what was wrong, in sentences; the first is the verdict."""
     _, requests, capacity, findings = found
+    failed = sum(each.requests for each in (*requests.refused, *requests.left))
+    comes_first = failed > findings.waited * int(requests.joined.sum())  # more got no answer than waited
     if not requests.joins:
-        kind = "a balancer" if found.logs.balancers else "a server"
         if not found.logs.balancers and any(map(has_header, found.logs.servers)):
             yield ("The log says when the balancer got each request, but its own times are whole seconds, so nobody "
                    "can tell how long requests waited. stampede diagnose --setup prints what is missing.")  # fmt: skip
         else:
+            kind = "a balancer" if found.logs.balancers else "a server"
             yield (f"Only the log of {kind} is there, so nobody can tell how long requests waited. The logs of a "
                    "balancer and of its servers together can, or a server's log with the header X-Request-Start: "
                    "stampede diagnose --setup prints the lines to add.")  # fmt: skip
-    elif not findings.cause or _failed_most(found):
+    elif not findings.cause or comes_first:
         yield from _not_answered(found)
     if requests.joins and not findings.cause:
         yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
@@ -184,76 +196,64 @@ def answer(found: Diagnosis) -> Iterator[str]:
         if findings.bad_minute and not slow.is_often_slow:
             minute = datetime.fromtimestamp(requests.first + findings.bad_minute[0], UTC)
             alone = f", {percent(findings.bad_minute[1])} of those in the minute from {minute:%H:%M:%S} on,"
-        who = f"of the requests{alone}"
-        yield (f"{_symptom(findings).verdict}: {percent(findings.waited)} {who} waited for a worker for "
-               f"more than 50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
+        waited, verdict = percent(findings.waited), _symptom(findings).verdict
+        if findings.is_doubtful and findings.cause != "missing":
+            waited, alone = _range(findings.waited_within, percent), ""
+            if findings.waited_within.low <= NOTICED:
+                verdict = "Whole seconds do not tell whether requests wait"
+        yield (f"{verdict}: {waited} of the requests{alone} waited for a worker for more than "
+               f"50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
                f"{percent(findings.queueing)} of all latency is queueing delay.")  # fmt: skip
         yield from _cause(capacity, findings)
-        if not _failed_most(found):
+        if not comes_first:
             yield from _not_answered(found)
     yield from _told(found)
-    if ranges := findings.ranges:
-        p90, p99 = ranges.waits_s[1:]
-        yield (
-            f"Of {percent(ranges.missing)} of the requests, a line is missing. Probably, {_shares(ranges.waited)} of "
-            f"the requests waited for more than 50 ms, {_shares(ranges.avoidably)} avoidably, and the queueing delay "
-            f"was {_times(p90)} (p90) and {_times(p99)} (p99)."
-        )
-    yield from _load(found)
 
 
 def _told(found: Diagnosis) -> Iterator[str]:
-    """Yield what else the logs say of requests and of workers that ended."""
-    _, requests, capacity, _ = found
+    _, requests, capacity, findings = found
     if requests.slow_clients:
         yield (f"{plural(requests.slow_clients, 'request')} ended in the balancer's log long after the server was "
                "done: their clients were slow, and no worker was busy with them meanwhile.")  # fmt: skip
     if requests.killed:
-        failed, rows = sum(each.requests for each in requests.killed), _rows(requests.killed, found)
-        worker = f"ended together with {'its' if failed == 1 else 'their'} worker"
+        count, rows = sum(each.requests for each in requests.killed), _rows(requests.killed, found)
+        worker = f"ended together with {'its' if count == 1 else 'their'} worker"
         how = worker if capacity.seen else "failed at the same time limit"
-        yield (f"{plural(failed, 'request')} {how}: {rows}. "
+        yield (f"{plural(count, 'request')} {how}: {rows}. "
                "The server's log gives far less time, as gunicorn does when it kills a worker at its timeout. Until "
                "then, the request counts as at work, and no log tells what it did.")  # fmt: skip
     for kind, says in _EVENTS.items():
         if of_kind := [event.at for event in found.logs.events if event.kind == kind]:
             noun = "request" if kind in _OF_REQUESTS else "worker"
             yield f"The error log: {says.format(plural(len(of_kind), noun))}{_when(list(filter(None, of_kind)))}."
-
-
-_EVENTS = {
-    "timeout": "the server killed {} at its time limit",
-    "killed": "{} got SIGKILL, perhaps because memory ran out",
-    "crashed": "{} crashed",
-    "died": "{} died, and uvicorn does not say why",
-    "replaced": "{} ended after max_requests or a time to live",
-    "memory": "the kernel killed {} because memory ran out",
-    "queue_full": "for {}, the server's listen queue was full",
-    "refused": "for {}, the server refused the connection, so it was down",
-    "closed": "for {}, the server closed the connection without an answer, as a worker that ends does",
-    "late": "for {}, the answer took longer than nginx waits",
-    "unreachable": "for {}, the server took no connection in time, or all servers counted as down",
-    "connections": "for {}, nginx had no worker_connections left",
-}
-_OF_REQUESTS = ("queue_full", "refused", "closed", "late", "unreachable", "connections")
+    if ranges := findings.ranges:
+        p90, p99 = (_range(each, _time) for each in ranges.waits_s[1:])
+        yield (
+            f"Of {percent(ranges.missing)} of the requests, a line is missing. Probably, "
+            f"{_range(ranges.waited, percent)} of the requests waited for more than 50 ms, "
+            f"{_range(ranges.avoidably, percent)} avoidably, and the queueing delay was {p90} (p90) and {p99} (p99)."
+        )
+    when = "In the busiest minute" if findings.of_minutes else "On average"
+    if not requests.joins:
+        yield f"{when}, {findings.load.max():.3g} requests were under way{' on average' * findings.of_minutes}."
+    elif not findings.busy_minutes:
+        yield f"{when}, the requests kept {findings.load.max():.3g} threads at work."
+    else:
+        low, high = findings.busy_load_range
+        least = "at least " if found.threads_at_least else ""
+        when = f"In {plural(findings.busy_minutes, 'minute')}" if findings.of_minutes else when
+        work = f"{findings.busy_load:.3g}" + (f" ({low:.3g} to {high:.3g})" if findings.busy_minutes > 1 else "")
+        yield f"{when}, the work that came was enough for {work} threads; there are {least}{capacity.total}."
 
 
 def _when(at: Sequence[float]) -> str:
-    """Return the time of the first and of the last of several moments in words; empty: there is none."""
     times = [f"{datetime.fromtimestamp(each, UTC):%H:%M:%S}" for each in (*at[:1], *at[-1:])]
     return f", from {times[0]} to {times[1]}" if len({*times}) > 1 else f", at {times[0]}" if times else ""
 
 
-def _failed_most(found: Diagnosis) -> bool:
-    """Whether more requests got no answer than waited, so that this comes first."""
+def _not_answered(found: Diagnosis) -> Iterator[str]:
     requests = found.requests
-    failed = sum(each.requests for each in (*requests.refused, *requests.left))
-    return failed > found.findings.waited * int(requests.joined.sum())
-
-
-def _refused(found: Diagnosis) -> Iterator[str]:
-    """Yield which requests the balancer answered itself, and what that means if it did so at once."""
-    if refused := found.requests.refused:
+    if refused := requests.refused:
         count = sum(each.requests for each in refused)
         when = _when([min(each.first for each in refused), max(each.last for each in refused)])
         yield (f"The balancer answered {plural(count, 'request')} itself{when}, without a line in any server's log: "
@@ -264,46 +264,50 @@ def _refused(found: Diagnosis) -> Iterator[str]:
                    "queue was full, or it closed an idle connection that the balancer kept for longer.")  # fmt: skip
         if any(each.median_s > FROM_S for each in bad):
             yield "A 502 after a while means that the worker ended while it had the request."
-
-
-def _not_answered(found: Diagnosis) -> Iterator[str]:
-    """Yield which requests got no answer from an application, and what their work cost."""
-    yield from _refused(found)
-    requests = found.requests
     if requests.left:
-        count = plural(sum(each.requests for each in requests.left), "request")
-        yield (f"The server went on with {count} that the balancer or its client had left: "
+        count = sum(each.requests for each in requests.left)
+        yield (f"The server went on with {plural(count, 'request')} that the balancer or its client had left: "
                f"{_rows(requests.left, found)}. That was {percent(requests.left_work)} of all work.")  # fmt: skip
     if busy := requests.turned_away:
-        count = plural(sum(each.requests for each in busy), "request")
-        yield (f"The server turned away {count}: {_rows(busy, found)}, as a limit of the application or of the server "
-               "does, such as uvicorn's --limit-concurrency.")  # fmt: skip
+        count = sum(each.requests for each in busy)
+        yield (f"The server turned away {plural(count, 'request')}: {_rows(busy, found)}, as a limit of the "
+               "application or of the server does, such as uvicorn's --limit-concurrency.")  # fmt: skip
 
 
 def _rows(noted: Sequence[Noted], found: Diagnosis) -> str:
     names = found.logs.routes.names
-    rows = [f"status {each.status} for {names[each.route]} ({each.requests:,}, "
-            f"{'at once' if each.median_s <= FROM_S else f'after {_time(each.median_s)}'})"
-            for each in noted[:MOST_ROWS]]  # fmt: skip
+    rows = []
+    for each in noted[:MOST_ROWS]:
+        after = ", at once" if each.median_s <= FROM_S else f", after {_time(each.median_s)}" * (each.median_s > 0)
+        rows.append(f"status {each.status} for {names[each.route]} ({each.requests:,}{after})")
     rest = sum(each.requests for each in noted[MOST_ROWS:])
     return ", ".join([*rows, *([f"others ({rest:,})"] if rest else [])])
 
 
-_ROWS = {"avoidable": "avoidable-wait", "full": "threads"}
-
-
 def _symptom(findings: Findings) -> Symptom:
-    if findings.cause == "idle" and findings.overtaken >= OVERTAKEN:
+    if findings.cause == "idle" and findings.overtaken >= 0.5:  # the workers were no obstacle
         return SYMPTOMS["overtaken"]
-    return SYMPTOMS[_ROWS.get(findings.cause, findings.cause)]
+    return SYMPTOMS[{"avoidable": "avoidable-wait", "full": "threads"}.get(findings.cause, findings.cause)]
 
 
-def _shares(of: Range) -> str:
-    return f"{percent(of.low)} to {percent(of.high)}"
+def _range(of: Range, in_words: Callable[[float], str]) -> str:
+    low, high = map(in_words, of)
+    return low if low == high else f"{low} to {high}"
 
 
-def _times(of: Range) -> str:
-    return f"{_time(of.low)} to {_time(of.high)}"
+def _cell(share: float, within: Range) -> str:
+    """Return a share, or the range in which it lies, in whole percent."""
+    low, high = (f"{100 * end:.0f}" for end in within)
+    return percent(share) if within.high - within.low < 0.005 else f"{low}-{high}%"
+
+
+def _wait(seconds: float, within: Range) -> str:
+    """Return a wait, or the range in which it lies if that is more than 5 % and 5 ms."""
+    if within.high - within.low <= max(0.05 * within.high, 0.005):
+        return _time(seconds)
+    unit, of_unit = next(each for each in (("min", 60.0), ("s", 1.0), ("ms", 0.001)) if within.high >= each[1])
+    digits = 0 if within.high >= 10 * of_unit else 1
+    return f"{within.low / of_unit:.{digits}f}-{within.high / of_unit:.{digits}f} {unit}"
 
 
 def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
@@ -316,18 +320,23 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
     elif findings.cause == "avoidable":
         other = "another worker had a free thread" if (capacity.place >= 0).all() else "a thread was free"
         front = sorted(findings.in_front.items(), key=lambda item: -item[1])[:2]
-        held = " and ".join(f"{name} ({percent(share)} of the time)" for name, share in front if share > MINOR)
+        held = " and ".join(f"{name} ({percent(share)} of the time)" for name, share in front if share > 0.1)
         yield (f"For {percent(findings.avoidable)} of the delay, {other}"
                + (f". Their own worker was busy with {held}." if front else "."))  # fmt: skip
     elif findings.cause in ("full", "away"):
         busy = f"all {capacity.total} threads were" if capacity.total > 1 else "the only thread was"
         away = f" or away (some were away for {percent(findings.away)})" if findings.away > NOTICED else ""
         yield (f"For {percent(findings.full)} of the delay, {busy} at work{away}. {symptom.says}")  # fmt: skip
-    elif findings.cause == "missing" and (ranges := findings.ranges):
-        yield (f"A thread was free elsewhere for {_shares(ranges.avoidable)} of the delay, all threads were at work "
-               f"for {_shares(ranges.full)}, and no request was at work for {_shares(ranges.idle)}.")  # fmt: skip
+    elif findings.cause == "missing":
+        within = [_range(each, percent) for each in
+                  (findings.avoidable_within, findings.full_within, findings.idle_within)]  # fmt: skip
+        yield (f"A thread was free elsewhere for {within[0]} of the delay, all threads were at work for {within[1]}, "
+               f"and no request was at work for {within[2]}.")  # fmt: skip
+        if not findings.ranges:
+            yield ("While a worker ended with its request, nobody knows which others went on. The server's log would "
+                   "tell, if it named the processes: stampede diagnose --setup.")  # fmt: skip
     elif findings.cause == "coarse":
-        if findings.avoidable > NOTICED:
+        if findings.avoidable > NOTICED and not findings.is_doubtful:
             yield (f"As far as they tell, a thread was free elsewhere for about {percent(findings.avoidable)} of the "
                    "delay.")  # fmt: skip
         yield symptom.cures[""]
@@ -336,22 +345,6 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
                f"{capacity.threads}. Check {' and '.join(f'--{name}' for name in told)}.")  # fmt: skip
     else:
         yield symptom.says
-
-
-def _load(found: Diagnosis) -> Iterator[str]:
-    _, requests, capacity, findings = found
-    when = "In the busiest minute" if findings.of_minutes else "On average"
-    if not requests.joins:
-        yield f"{when}, {findings.load.max():.3g} requests were under way{' on average' * findings.of_minutes}."
-        return
-    if not findings.busy_minutes:
-        yield f"{when}, the requests kept {findings.load.max():.3g} threads at work."
-        return
-    low, high = findings.busy_load_range
-    least = "at least " if found.threads_at_least else ""
-    when = f"In {plural(findings.busy_minutes, 'minute')}" if findings.of_minutes else when
-    work = f"{findings.busy_load:.3g}" + (f" ({low:.3g} to {high:.3g})" if findings.busy_minutes > 1 else "")
-    yield f"{when}, the work that came was enough for {work} threads; there are {least}{capacity.total}."
 
 
 def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[str]:
@@ -370,7 +363,6 @@ def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Itera
 
 
 def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
-    """Yield the ways that are better than today's, each with its cost; the surely better ways first."""
     sure = [way for way in replayed.better if not replayed.is_doubtful(way)]
     for way in sure:
         if way.is_setting:
@@ -395,12 +387,11 @@ def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
             yield f"{said}only compute, their p99 overhead is {_time(last.computing_p99_s or 0)}{besides}{today}."
     if findings.cause == "avoidable" and findings.in_front:
         share, slowest = max((share, name) for name, share in findings.in_front.items())
-        if share > MAIN:
+        if share > 0.75:
             yield f"Not replayed: workers of its own for {slowest}, or less work in it."
 
 
 def _time(seconds: float) -> str:
-    """Return a time in the unit that suits it, with three digits."""
     if abs(seconds) >= 3600:
         return f"{seconds / 3600:.3g} h"
     if abs(seconds) >= 60:
@@ -415,7 +406,8 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
         "requests": len(requests), "in_both": requests.in_both, "workers": capacity.workers,
         "threads": capacity.threads, "threads_at_least": found.threads_at_least,
         "hosts": [log.file for log in found.logs.servers], "found": [*capacity.found], "restarts": capacity.restarts,
-        "cause": findings.cause, "waited": findings.waited, "waited_avoidably": findings.waited_avoidably,
+        "cause": findings.cause, "waited": findings.waited, "waited_within": [*findings.waited_within],
+        "waited_avoidably": findings.waited_avoidably, "avoidably_within": [*findings.avoidably_within],
         "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "away": findings.away,
         "idle": findings.idle, "overtaken": findings.overtaken,
         "unexplained": findings.unexplained, "doubts": [*capacity.doubts],
