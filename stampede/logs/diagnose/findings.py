@@ -301,8 +301,15 @@ def _class(
     p50, p90, p99 = np.quantile(waited_s, (0.5, 0.9, 0.99)).tolist()
     shortest_s, longest_s = np.maximum(waited_s - requests.less_s[mine], 0), waited_s + requests.more_s[mine]
     unknown = ranges.missing + ranges.wrong if ranges else 0.0  # share of the requests of which nobody knows anything
-    p90s, p99s = (Range(float(np.quantile(shortest_s, max(share - unknown, 0))),
-                        float(np.quantile(longest_s, min(share + unknown, 1)))) for share in (0.9, 0.99))  # fmt: skip
+    p90s, p99s = Range(p90, p90), Range(p99, p99)
+    if unknown or (shortest_s < longest_s).any():
+        p90s, p99s = (
+            Range(
+                float(np.quantile(shortest_s, max(share - unknown, 0))),
+                float(np.quantile(longest_s, min(share + unknown, 1))),
+            )
+            for share in (0.9, 0.99)
+        )
     waits_s = (waited_s, avoidable_s[mine], shortest_s, longest_s, *(times_s[mine] for times_s in within_s))
     waited, avoidably, low, high, least, most = (float((times_s > FROM_S).mean()) for times_s in waits_s)
     waited_within = Range(max(low - unknown, 0.0), min(high + unknown, 1.0))
