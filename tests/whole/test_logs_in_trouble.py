@@ -257,6 +257,34 @@ def test_slow_clients_beside_whole_seconds_leave_a_range(tmp_path: Path, precise
     assert not diagnosis(tmp_path, served, precise=precise).findings.is_doubtful
 
 
+def test_whole_seconds_beside_lost_lines_leave_open_who_waited(tmp_path: Path) -> None:
+    """Requests that take 1.9 s and never wait log a second, as gunicorn's %(T)s does."""
+    served = [Request("/items", n * 0.7, n * 0.7 + 0.001, n * 0.7 + 1.9, n * 0.7 + 1.901, n % 4) for n in range(1000)]
+    nginx, gunicorn = write(tmp_path, served, precise=(True, False), whole=True)
+    gunicorn.write_text("".join(line for n, line in enumerate(gunicorn.open()) if n % 50))
+    found = diagnosed([nginx], [gunicorn])
+
+    assert found.findings.ranges
+    assert (found.findings.ranges.waited.low, found.findings.ranges.usually.low) == (0, 0)
+    assert found.findings.cause in ("coarse", "missing")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_waits_below_a_whole_second_may_have_been_avoidable(tmp_path: Path, *, named: bool) -> None:
+    """Three of ten requests wait for 0.3 s behind their own worker, and gunicorn's %(T)s logs one second of 1.05 s."""
+    served = []
+    for n in range(300):
+        at = n * 5.0
+        served += [Request("/items", at, at + 0.001, at + 1.051, at + 1.052, 0),
+                   Request("/items", at + 2, at + 2.001, at + 3.051, at + 3.052, 1)]  # fmt: skip
+        if n % 7 != 6:
+            served.append(Request("/items", at + 0.751, at + 1.052, at + 2.102, at + 2.103, 0))
+    found = diagnosis(tmp_path, served, precise=(True, False), whole=True, named=named)
+
+    low, high = found.findings.avoidably_within
+    assert low <= 0.3 <= high
+
+
 @pytest.mark.parametrize("by_s", [1.5, -4.0, 90.0])
 def test_a_clock_that_was_set_meanwhile_is_told_by_ids(tmp_path: Path, by_s: float) -> None:
     requests = behind_workers(4, (0.05, 0.25))

@@ -195,8 +195,8 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
                       for times in (full, at_least(2, *np.concatenate([away, full]).T)))  # fmt: skip
     unsure_s = capacity.unsure_s if capacity.are_several else 0.0  # if times are coarse
     least_s = np.clip(within_s[0] - unsure_s, 0, np.maximum(waited_s - requests.less_s, 0))
-    most_s = np.minimum(within_s[1] + unsure_s, waited_s + requests.more_s)
-    ranges = ranges_of(requests, capacity, avoidable_s)
+    most_s = np.minimum(within_s[1] + unsure_s + requests.more_s * capacity.are_several, waited_s + requests.more_s)
+    ranges = ranges_of(requests, capacity, (least_s, most_s))
 
     def share(times_s: Floats) -> float:
         return float(times_s[counts].sum()) / total_s
@@ -245,9 +245,10 @@ def avoidable_of(requests: Requests, capacity: Capacity) -> tuple[Floats, tuple[
         never_s = np.zeros(len(requests))
         return never_s, (never_s, never_s)
     if (capacity.place < 0).any():
-        most_s, free_s, least_s = (np.where(requests.waited_s > capacity.unsure_s, np.maximum(
-            requests.waited_s - time_in(full, requests.sent_s, requests.began_s), 0), 0)
-            for full in (capacity.full_within[0], capacity.full, capacity.full_within[1]))  # fmt: skip
+        most_s, free_s, least_s = (np.where(waited_s > capacity.unsure_s, np.maximum(
+            waited_s - time_in(full, requests.sent_s, requests.began_s), 0), 0) for waited_s, full in (
+                (requests.waited_s + requests.more_s, capacity.full_within[0]), (requests.waited_s, capacity.full),
+                (requests.waited_s, capacity.full_within[1])))  # fmt: skip
         return free_s, (least_s, most_s)
     names, worker = np.unique(requests.worker, return_inverse=True)
     workers, of = (len(names), worker) if capacity.restarts else (capacity.workers, capacity.place)
@@ -268,6 +269,8 @@ def avoidable_of(requests: Requests, capacity: Capacity) -> tuple[Floats, tuple[
         return sure_s if requests.tick_s >= COARSE_S else beside_s, (sure_s, beside_s)
     (short_s, short_own_s), (long_s, long_own_s) = waits(requests.shortest), waits(requests.longest)
     least_s, most_s = short_own_s - (long_own_s - long_s), long_own_s - (short_own_s - short_s)
+    later_s = np.maximum(requests.less_s, requests.more_s) + requests.more_s  # than those of the longest requests began
+    most_s = np.minimum(most_s + later_s, requests.waited_s + requests.more_s)
     return beside_s, (np.clip(least_s, 0, sure_s), np.maximum(most_s, beside_s))
 
 
