@@ -16,7 +16,9 @@ from rich.console import Console
 
 from stampede.evaluate.metrics.waiting import Answered, avoidable_waits
 from stampede.logs.diagnose.diagnosis import Diagnosis
+from stampede.logs.diagnose.page import diagnosis_page
 from stampede.logs.diagnose.screen import answer, print_diagnosis
+from stampede.report.wording import percent
 from tests.whole.test_diagnose import BEGAN
 from tests.whole.test_pairs_of_logs import clf, diagnosed, iso
 
@@ -254,6 +256,8 @@ def test_slow_clients_beside_whole_seconds_leave_a_range(tmp_path: Path, precise
 
     assert tells_the_truth(found, served)
     assert found.findings.is_doubtful
+    low, high = (percent(end) for end in found.findings.waited_within)
+    assert f"{low} to {high}" in diagnosis_page(found, None).partition("of the requests waited for a worker")[0]
     assert not diagnosis(tmp_path, served, precise=precise).findings.is_doubtful
 
 
@@ -444,3 +448,15 @@ def test_whole_durations_of_a_balancer_leave_a_range(tmp_path: Path) -> None:
     findings = diagnosed([nginx], [gunicorn]).findings
 
     assert findings.waited_within.high == 1
+
+
+def test_lines_of_one_route_that_are_missing_leave_a_range_for_this_route(tmp_path: Path) -> None:
+    """Most of the lines of a twelfth of the requests."""
+    nginx, gunicorn = write(tmp_path, quiet("/pay"))
+    lines = gunicorn.read_text().splitlines(keepends=True)
+    gunicorn.write_text("".join(line for n, line in enumerate(lines) if "/pay" not in line or n % 5 < 2))
+    items, pay = sorted(diagnosed([nginx], [gunicorn]).findings.classes, key=lambda each: each.name)
+
+    assert (items.name, items.waited_within.high) == ("GET /items", 0)
+    assert pay.waited_within.high > 0.5
+    assert pay.p99_within.high > 0.02

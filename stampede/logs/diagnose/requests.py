@@ -49,12 +49,12 @@ class Requests:
 
     ``joined`` says which requests are in both logs. All others are in a server's log only, so nobody knows when they
     were sent; they count as sent when their work began. ``refused`` are those that the balancer answered itself.
-    ``unserved`` are the other requests in a balancer's log only, of routes that a server has: when each was sent and
-    ended. ``killed`` are those whose worker ended with them: they held it for longer than the server's line says.
-    ``turned_away`` are those to which a server said at once that it is too busy. ``left`` are those that a server went
-    on with after the balancer had left them, which was ``left_work`` of all work. ``slow_clients`` is how many the
-    server had done with long before the balancer. ``held`` is when requests were with a worker that ended, for which
-    the balancer said 502.
+    ``unserved`` are the other requests in a balancer's log only, of routes that a server has (``unserved_route``): when
+    each was sent and ended. ``killed`` are those whose worker ended with them: they held it for longer than the
+    server's line says. ``turned_away`` are those to which a server said at once that it is too busy. ``left`` are
+    those that a server went on with after the balancer had left them, which was ``left_work`` of all work.
+    ``slow_clients`` is how many the server had done with long before the balancer. ``held`` is when requests were with
+    a worker that ended, for which the balancer said 502.
     """
 
     first: float
@@ -78,6 +78,7 @@ class Requests:
     left_work: float = 0.0
     slow_clients: int = 0
     held: Segments = field(default_factory=NEVER.copy)
+    unserved_route: Integers = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.sent_s)
@@ -166,7 +167,7 @@ def requests_of(logs: Logs) -> Requests:
     period_s = first_s, max(part.ended_s.max(initial=0) for part in parts)
     routes, statuses = (np.unique(np.concatenate([getattr(server, name) for _, server, _ in joins]))
                         for name in ("route", "status"))  # fmt: skip
-    unserved, refused, unknown, with_ended = [], [], 0, [NEVER]
+    unserved, of_unserved, refused, unknown, with_ended = [], [], [], 0, [NEVER]
     for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
         found_in = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
         alone, gave_up = ~np.isin(np.arange(len(balancer)), found_in), np.isin(balancer.status, GAVE_UP)
@@ -183,6 +184,7 @@ def requests_of(logs: Logs) -> Requests:
         part = _alone(balancer, alone & np.isin(balancer.route, routes) & ~itself)
         within = (part.ended_s >= period_s[0]) & (part.sent_s <= period_s[1])
         unserved.append(np.stack([part.sent_s, part.ended_s], axis=1)[within])
+        of_unserved.append(part.route[within])
     pairs_in_all = sum(len(joined.server) for _, _, joined in joins)
     found = _requests(parts, [*_unsent(joins, period_s)], unserved, pairs_in_all / (pairs_in_all + unknown), joins)
     left, busy, work_s, left_s = [], [], 0.0, 0.0
@@ -194,8 +196,9 @@ def requests_of(logs: Logs) -> Requests:
         busy.append((balancer, joined.balancer[at_once]))
         work_s, left_s = work_s + float(its_work_s.sum()), left_s + float(its_work_s[went_on].sum())
     return replace(
-        found, held=np.concatenate(with_ended) - found.first, refused=_noted(refused), killed=_noted(killed),
-        turned_away=_noted(busy), left=_noted(left), left_work=left_s / max(work_s, 1e-9),
+        found, unserved_route=np.concatenate(of_unserved), held=np.concatenate(with_ended) - found.first,
+        refused=_noted(refused), killed=_noted(killed), turned_away=_noted(busy),
+        left=_noted(left), left_work=left_s / max(work_s, 1e-9),
         slow_clients=sum(int((_late_s(*each) > 0).sum()) for each in joins),
     )  # fmt: skip
 
