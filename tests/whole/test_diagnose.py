@@ -258,10 +258,10 @@ def test_lines_without_ids_that_are_missing_make_the_cause_uncertain(lab: Lab, t
 Nobody can tell the cause, because lines are missing: 40.3% of the requests
 waited for a worker for more than 50 ms, at most 4.74 s (from 11:06:55 to
 11:07:00). 30.9% of all latency is queueing delay. A thread was free elsewhere
-for 1.6% to 100.0% of the delay, all threads were at work for 0.0% to 89.2%, and
+for 0.3% to 100.0% of the delay, all threads were at work for 0.0% to 94.8%, and
 no request was at work for 0.0% to 89.1%. Of 14.8% of the requests, a line is
 missing. Probably, 13.4% to 68.3% of the requests waited for more than 50 ms,
-4.7% to 68.3% avoidably, and the queueing delay was 113 ms to 7.16 s (p90) and
+0.6% to 68.3% avoidably, and the queueing delay was 113 ms to 7.16 s (p90) and
 343 ms to 7.16 s (p99). In the busiest minute, the requests kept 4.24 threads at
 work.
 """)

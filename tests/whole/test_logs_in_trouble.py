@@ -16,9 +16,11 @@ from rich.console import Console
 
 from stampede.evaluate.metrics.waiting import Answered, avoidable_waits
 from stampede.logs.diagnose.diagnosis import Diagnosis
+from stampede.logs.diagnose.page import diagnosis_page
 from stampede.logs.diagnose.screen import answer, print_diagnosis
+from stampede.report.wording import percent
 from tests.whole.test_diagnose import BEGAN
-from tests.whole.test_pairs_of_logs import clf, diagnosed
+from tests.whole.test_pairs_of_logs import clf, diagnosed, iso
 
 
 @dataclass(frozen=True)
@@ -254,7 +256,37 @@ def test_slow_clients_beside_whole_seconds_leave_a_range(tmp_path: Path, precise
 
     assert tells_the_truth(found, served)
     assert found.findings.is_doubtful
+    low, high = (percent(end) for end in found.findings.waited_within)
+    assert f"{low} to {high}" in diagnosis_page(found, None).partition("of the requests waited for a worker")[0]
     assert not diagnosis(tmp_path, served, precise=precise).findings.is_doubtful
+
+
+def test_whole_seconds_beside_lost_lines_leave_open_who_waited(tmp_path: Path) -> None:
+    """Requests that take 1.9 s and never wait log a second, as gunicorn's %(T)s does."""
+    served = [Request("/items", n * 0.7, n * 0.7 + 0.001, n * 0.7 + 1.9, n * 0.7 + 1.901, n % 4) for n in range(1000)]
+    nginx, gunicorn = write(tmp_path, served, precise=(True, False), whole=True)
+    gunicorn.write_text("".join(line for n, line in enumerate(gunicorn.open()) if n % 50))
+    found = diagnosed([nginx], [gunicorn])
+
+    assert found.findings.ranges
+    assert (found.findings.ranges.waited.low, found.findings.ranges.usually.low) == (0, 0)
+    assert found.findings.cause in ("coarse", "missing")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_waits_below_a_whole_second_may_have_been_avoidable(tmp_path: Path, *, named: bool) -> None:
+    """Three of ten requests wait for 0.3 s behind their own worker, and gunicorn's %(T)s logs one second of 1.05 s."""
+    served = []
+    for n in range(300):
+        at = n * 5.0
+        served += [Request("/items", at, at + 0.001, at + 1.051, at + 1.052, 0),
+                   Request("/items", at + 2, at + 2.001, at + 3.051, at + 3.052, 1)]  # fmt: skip
+        if n % 7 != 6:
+            served.append(Request("/items", at + 0.751, at + 1.052, at + 2.102, at + 2.103, 0))
+    found = diagnosis(tmp_path, served, precise=(True, False), whole=True, named=named)
+
+    low, high = found.findings.avoidably_within
+    assert low <= 0.3 <= high
 
 
 @pytest.mark.parametrize("by_s", [1.5, -4.0, 90.0])
@@ -334,3 +366,97 @@ def test_durations_of_a_whole_second_may_be_precise(tmp_path: Path) -> None:
     found = diagnosis(tmp_path, requests)
 
     assert (found.logs.servers[0].took_tick_s, found.findings.is_doubtful) == (0, False)
+
+
+def test_a_wait_below_a_second_may_be_behind_a_slow_client(tmp_path: Path) -> None:
+    """All clients are 3 s late, all requests wait for 0.3 s, and the server's times are whole seconds."""
+    requests = [slow_to_take(replace(each, sent=each.sent - 0.3), 3) for each in quiet("/items")]
+    findings = diagnosis(tmp_path, requests, precise=(True, False)).findings
+
+    assert findings.waited_within.high == 1
+    assert findings.cause
+
+
+def test_clients_that_are_all_as_late_for_a_while_are_no_clock_that_was_set(tmp_path: Path) -> None:
+    requests = [replace(each, answered=each.answered + 2) if 600 <= n < 800 else each
+                for n, each in enumerate(quiet("/items"))]  # fmt: skip
+    found = diagnosis(tmp_path, requests)
+
+    assert not found.logs.servers[0].is_unsteady
+    assert not any(server.is_unsteady for _, server, _ in found.requests.joins)
+    assert (found.findings.waited, found.findings.cause) == (0, "")
+
+
+def test_an_id_that_many_requests_have_makes_none_of_them_a_repeated_line(tmp_path: Path) -> None:
+    """A prober sends the same X-Request-Id ten times a second, and the server's times are whole seconds."""
+    requests = [Request("/up", 0.1 * n, 0.1 * n + 0.001, 0.1 * n + 0.0011, 0.1 * n + 0.0015, 0) for n in range(400)]
+    nginx, gunicorn = write(tmp_path, requests, precise=(True, False))
+    for path in (nginx, gunicorn):
+        path.write_text("".join(f"{line.partition(' id=')[0]} id={7:032x}\n" for line in path.open()))
+    found = diagnosed([nginx], [gunicorn])
+
+    assert (len(found.requests), found.logs.servers[0].again) == (400, 0)
+
+
+def test_lost_lines_are_no_whole_seconds(tmp_path: Path) -> None:
+    served = [replace(each, sent=each.sent - 0.4) if n % 33 == 0 else each for n, each in enumerate(quiet("/items"))]
+    nginx, gunicorn = write(tmp_path, served)
+    gunicorn.write_text("".join(line for n, line in enumerate(gunicorn.open()) if n % 30))
+    found = diagnosed([nginx], [gunicorn])
+
+    assert found.findings.ranges
+    assert found.findings.waited_within.low < 0.01 < found.findings.ranges.usually.low
+    assert "Whole seconds" not in " ".join(answer(found))
+
+
+@pytest.mark.parametrize("late_s", [0.1, 0.3])
+def test_clients_that_are_a_little_late_for_whole_seconds_may_be_all_that_there_is(
+    tmp_path: Path, late_s: float
+) -> None:
+    random = Random(5)
+    requests = [slow_to_take(each, late_s) if random.random() < 0.3 else each for each in quiet("/items")]
+    found = diagnosis(tmp_path, requests, precise=(False, False))
+
+    assert found.findings.waited_within.low <= 0.01
+
+
+def test_a_log_without_any_status_tells_of_no_client_that_left(tmp_path: Path) -> None:
+    requests = quiet("/items")
+    nginx, gunicorn = write(tmp_path, requests, ids=False)
+    nginx.write_text("\n".join(json.dumps({"start_time": iso(BEGAN + each.sent), "method": "GET", "path": each.path,
+                                           "response_code": 0, "duration": round(1000 * (each.answered - each.sent))})
+                               for each in requests))  # fmt: skip
+    found = diagnosed([nginx], [gunicorn])
+
+    assert not found.requests.left
+    assert found.requests.in_both == 1
+
+
+@pytest.mark.parametrize("of", [0, 1])
+def test_a_log_alone_tells_no_waits_however_coarse(tmp_path: Path, of: int) -> None:
+    path = write(tmp_path, quiet("/items"), precise=(False, False))[of]
+    findings = diagnosed([path] * (of == 0), [path] * (of == 1)).findings
+
+    assert (findings.cause, findings.is_doubtful) == ("", False)
+
+
+def test_whole_durations_of_a_balancer_leave_a_range(tmp_path: Path) -> None:
+    """Apache's %T: requests that wait for 0.9 s take as long as the server's own duration says."""
+    requests = [Request("/items", n * 3.0, n * 3 + 0.9, n * 3 + 1.9, n * 3 + 1.901, n % 4) for n in range(400)]
+    nginx, gunicorn = write(tmp_path, requests)
+    nginx.write_text(nginx.read_text().replace("rt=1.901", "rt=1s"))
+    findings = diagnosed([nginx], [gunicorn]).findings
+
+    assert findings.waited_within.high == 1
+
+
+def test_lines_of_one_route_that_are_missing_leave_a_range_for_this_route(tmp_path: Path) -> None:
+    """Most of the lines of a twelfth of the requests."""
+    nginx, gunicorn = write(tmp_path, quiet("/pay"))
+    lines = gunicorn.read_text().splitlines(keepends=True)
+    gunicorn.write_text("".join(line for n, line in enumerate(lines) if "/pay" not in line or n % 5 < 2))
+    items, pay = sorted(diagnosed([nginx], [gunicorn]).findings.classes, key=lambda each: each.name)
+
+    assert (items.name, items.waited_within.high) == ("GET /items", 0)
+    assert pay.waited_within.high > 0.5
+    assert pay.p99_within.high > 0.02

@@ -77,9 +77,13 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         threads = max(1, round(most / workers)) if not seen else most if is_coarse else _threads(requests, parts, most)
     restarts, held, unknown = len(away), requests.held, requests.held
     if seen:  # where a worker ended; a worker whose successor has its name seems to go on
-        gone = (away[:, 0] <= held[:, 1:]) & (held[:, 1:] <= away[:, 1])
-        unknown = held[~gone.any(axis=1)]
-        went_s = np.where(gone, away[:, 0], 0.0).max(axis=1, initial=0.0)  # it went on serving others until then
+        from_s, until_s = np.concatenate([[[-np.inf, -np.inf]], away[np.argsort(away[:, 0])]]).T
+        at = np.searchsorted(from_s, held[:, 1], side="right") - 1
+        gone = np.maximum.accumulate(until_s)[at] >= held[:, 1]
+        while (over := gone & (until_s[at] < held[:, 1])).any():
+            at = at - over
+        unknown = held[~gone]
+        went_s = np.where(gone, from_s[at], 0.0)  # it went on serving others until then
         held = np.stack([held[:, 0], np.maximum(held[:, 0], went_s)], axis=1) if threads > 1 else NEVER
     away = np.concatenate([np.repeat(away, threads, axis=0) if seen else NEVER, held])
     began_s, ended_s = busy_times(requests, away)

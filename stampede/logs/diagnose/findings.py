@@ -170,7 +170,8 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     """Return what requests waited. ``routes`` are the names of their routes."""
     waited_s, joined, sent_s, began_s = requests.waited_s, requests.joined, requests.sent_s, requests.began_s
     avoidable_s, within_s = avoidable_of(requests, capacity)
-    names, of_class = _classes(requests, waited_s, routes)
+    names, class_of = _classes(requests, waited_s, routes)
+    of_class, of_unserved = class_of[requests.route], class_of[requests.unserved_route]
     long = waited_s > FROM_S
     counts = long if 0 < long.mean() <= NOTICED else np.ones_like(long)  # a class may have waited among many others
     total_s, lasts_s = max(float(waited_s[counts].sum()), 1e-9), max(float(sent_s[-1]), 1e-9)
@@ -195,8 +196,8 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
                       for times in (full, at_least(2, *np.concatenate([away, full]).T)))  # fmt: skip
     unsure_s = capacity.unsure_s if capacity.are_several else 0.0  # if times are coarse
     least_s = np.clip(within_s[0] - unsure_s, 0, np.maximum(waited_s - requests.less_s, 0))
-    most_s = np.minimum(within_s[1] + unsure_s, waited_s + requests.more_s)
-    ranges = ranges_of(requests, capacity, avoidable_s)
+    most_s = np.minimum(within_s[1] + unsure_s + requests.more_s * capacity.are_several, waited_s + requests.more_s)
+    ranges = ranges_of(requests, capacity, (least_s, most_s))
 
     def share(times_s: Floats) -> float:
         return float(times_s[counts].sum()) / total_s
@@ -204,9 +205,21 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     within, full_within = (Range(*map(share, ends)) for ends in (within_s, [
         time_in(each, sent_s, began_s) for each in capacity.full_within]))  # fmt: skip
     mine = [joined & (of_class == at) for at in range(len(names))]
+    unknown, most_wait_s = np.zeros(len(names)), 0.0  # of which share of each class nobody knows anything
+    if ranges:
+        pairs = np.maximum(np.bincount(of_class[joined], minlength=len(names)), 1)
+        has_pairs = np.bincount(requests.route[joined], minlength=len(routes)) > 0
+        served = np.bincount(of_class[~joined & has_pairs[requests.route]], minlength=len(names))
+        unserved = np.bincount(of_unserved, minlength=len(names))
+        lost = served + unserved + served * unserved / pairs
+        wrong = ranges.wrong * pairs.sum() * (served + unserved) / max((served + unserved).sum(), 1) / pairs
+        unknown = np.minimum(lost / (pairs + lost) + wrong, 1.0)
+        took_s = np.append((requests.ended_s - sent_s)[joined], np.diff(requests.unserved))
+        most_wait_s = float(took_s.max())
     return Findings(
-        classes=[_class(name, requests, avoidable_s, (least_s, most_s), which, ranges)
-                 for name, which in zip(names, mine, strict=True) if which.any()],
+        classes=[_class(name, requests, avoidable_s, (least_s, most_s), which, ranges,
+                        float(unknown[at]), most_wait_s)
+                 for at, (name, which) in enumerate(zip(names, mine, strict=True)) if which.any()],
         names=names,
         of_class=of_class,
         avoidable_s=avoidable_s,
@@ -245,9 +258,10 @@ def avoidable_of(requests: Requests, capacity: Capacity) -> tuple[Floats, tuple[
         never_s = np.zeros(len(requests))
         return never_s, (never_s, never_s)
     if (capacity.place < 0).any():
-        most_s, free_s, least_s = (np.where(requests.waited_s > capacity.unsure_s, np.maximum(
-            requests.waited_s - time_in(full, requests.sent_s, requests.began_s), 0), 0)
-            for full in (capacity.full_within[0], capacity.full, capacity.full_within[1]))  # fmt: skip
+        most_s, free_s, least_s = (np.where(waited_s > capacity.unsure_s, np.maximum(
+            waited_s - time_in(full, requests.sent_s, requests.began_s), 0), 0) for waited_s, full in (
+                (requests.waited_s + requests.more_s, capacity.full_within[0]), (requests.waited_s, capacity.full),
+                (requests.waited_s, capacity.full_within[1])))  # fmt: skip
         return free_s, (least_s, most_s)
     names, worker = np.unique(requests.worker, return_inverse=True)
     workers, of = (len(names), worker) if capacity.restarts else (capacity.workers, capacity.place)
@@ -268,6 +282,8 @@ def avoidable_of(requests: Requests, capacity: Capacity) -> tuple[Floats, tuple[
         return sure_s if requests.tick_s >= COARSE_S else beside_s, (sure_s, beside_s)
     (short_s, short_own_s), (long_s, long_own_s) = waits(requests.shortest), waits(requests.longest)
     least_s, most_s = short_own_s - (long_own_s - long_s), long_own_s - (short_own_s - short_s)
+    later_s = np.maximum(requests.less_s, requests.more_s) + requests.more_s  # than those of the longest requests began
+    most_s = np.minimum(most_s + later_s, requests.waited_s + requests.more_s)
     return beside_s, (np.clip(least_s, 0, sure_s), np.maximum(most_s, beside_s))
 
 
@@ -283,33 +299,32 @@ def _overtaken(requests: Requests, capacity: Capacity) -> float:
 
 
 def _classes(requests: Requests, waited_s: Floats, routes: Sequence[str]) -> tuple[list[str], Integers]:
+    """Return the names of the classes, and the class of each route."""
     long_s = np.bincount(requests.route, weights=np.where(waited_s > FROM_S, waited_s, 0), minlength=len(routes))
     count = np.bincount(requests.route[requests.joined], minlength=len(routes))
     order = [int(route) for route in np.lexsort((-count, -long_s)) if count[route]]
     own = order if len(order) <= MOST_CLASSES else order[: MOST_CLASSES - 1]
     place = np.full(len(routes), len(own))
     place[own] = range(len(own))
-    of_class = place[requests.route]
-    return [routes[route] for route in own] + (["other routes"] if (of_class == len(own)).any() else []), of_class
+    are_others = bool((place[requests.route] == len(own)).any())
+    return [routes[route] for route in own] + ["other routes"] * are_others, place
 
 
 def _class(
     name: str, requests: Requests, avoidable_s: Floats, within_s: tuple[Floats, Floats], mine: Flags,
-    ranges: Ranges | None,
+    ranges: Ranges | None, unknown: float, most_s: float,
 ) -> ClassFindings:  # fmt: skip
+    """Return what the requests of a class waited; nobody knows anything of a share of them, but at most ``most_s``."""
     waited_s, latency_s = requests.waited_s[mine], (requests.ended_s - requests.sent_s)[mine]
     p50, p90, p99 = np.quantile(waited_s, (0.5, 0.9, 0.99)).tolist()
     shortest_s, longest_s = np.maximum(waited_s - requests.less_s[mine], 0), waited_s + requests.more_s[mine]
-    unknown = ranges.missing + ranges.wrong if ranges else 0.0  # share of the requests of which nobody knows anything
     p90s, p99s = Range(p90, p90), Range(p99, p99)
     if unknown or (shortest_s < longest_s).any():
         p90s, p99s = (
-            Range(
-                float(np.quantile(shortest_s, max(share - unknown, 0))),
-                float(np.quantile(longest_s, min(share + unknown, 1))),
-            )
+            Range(float(np.quantile(shortest_s, max(share - unknown, 0))),
+                  float(np.quantile(longest_s, share + unknown)) if share + unknown <= 1 else most_s)
             for share in (0.9, 0.99)
-        )
+        )  # fmt: skip
     waits_s = (waited_s, avoidable_s[mine], shortest_s, longest_s, *(times_s[mine] for times_s in within_s))
     waited, avoidably, low, high, least, most = (float((times_s > FROM_S).mean()) for times_s in waits_s)
     waited_within = Range(max(low - unknown, 0.0), min(high + unknown, 1.0))

@@ -76,14 +76,13 @@ def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log
                 by_id = int(((balancers[i].id[at] == servers[j].id[its_at]) & (balancers[i].id[at] != 0)).sum())
                 clock = _clock(balancers[i], servers[j], at, its_at)
                 found[i, j] = Joined(at, its_at, clock, joined.ambiguous, by_id)
-    later_s = [0.0] * len(balancers)  # all balancers' times count by the clock of the first
+    later_s, least_s = [0.0] * len(balancers), [np.inf] * len(balancers)  # all times count by the first one's clock
     for (i, j), pairs in found.items():
         if i and (first := found.get((0, j))):
-            by_s, unsure_s = (
-                pairs.clock.ahead_s - first.clock.ahead_s,
-                pairs.clock.uncertain_s + first.clock.uncertain_s,
-            )
-            later_s[i] = by_s if abs(by_s) > unsure_s else 0.0
+            by_s = pairs.clock.ahead_s - first.clock.ahead_s
+            unsure_s = pairs.clock.uncertain_s + first.clock.uncertain_s
+            if unsure_s < least_s[i]:
+                least_s[i], later_s[i] = unsure_s, by_s if abs(by_s) > unsure_s else 0.0
     balancers = [replace(each, ends_s=each.ends_s + by_s, arrived_s=each.arrived_s + by_s)
                  for each, by_s in zip(balancers, later_s, strict=True)]  # fmt: skip
     return [(balancers[i], servers[j], pairs._replace(clock=Clock(pairs.clock.ahead_s - later_s[i],
@@ -104,6 +103,10 @@ def _steady(balancer: Log, server: Log, same: Places) -> Log:
     groups_s = late_s[: len(its) // 50 * 50].reshape(-1, 50)
     ahead_s = np.median(groups_s, axis=1)
     tells = np.median(np.abs(groups_s - ahead_s[:, None]), axis=1) <= soon_s / 4  # slow clients end at any time
+    if tells.any():  # or all of them by as much later, which their durations allow
+        spare_s = np.nan_to_num(balancer.took_s[at] - server.took_s[its])[: groups_s.size].reshape(-1, 50)
+        later_s = ahead_s[tells].max() - ahead_s
+        tells &= (later_s <= soon_s) | (later_s > np.median(spare_s, axis=1) + soon_s)
     if tells.mean() < 0.5 or np.ptp(ahead_s[tells]) <= soon_s:
         return server
     ahead_s = np.interp(np.arange(len(ahead_s)), np.flatnonzero(tells), ahead_s[tells])

@@ -278,10 +278,9 @@ def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, worke
         for kind, known in numbers.items():
             of_parts[kind].append(np.array([*known, -1])[part.columns[kind]])
     columns |= {kind: np.concatenate(each) for kind, each in of_parts.items()}
-    if (
-        clock == "balancer"
-    ):  # a client that left, as HAProxy, Envoy and AWS write it; what has no duration has two times
-        columns["status"] = np.where(np.isin(columns["status"], (-1, 0, 460)), 499, columns["status"])
+    if clock == "balancer":  # what has no duration has two times
+        left = (-1, 0, 460) if columns["status"].any() else ()  # as HAProxy, Envoy and AWS say it; else no line has any
+        columns["status"] = np.where(np.isin(columns["status"], left), 499, columns["status"])
         lasted_s = columns["ends_s"] - columns["arrived_s"]
         columns["took_s"] = np.where(np.isnan(columns["took_s"]), lasted_s, columns["took_s"])
     ends_s, lasted_s = columns["ends_s"], np.nan_to_num(columns["took_s"])
@@ -307,7 +306,7 @@ def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, worke
 
 
 def _stand_again(columns: Columns) -> Flags:
-    """Return which lines stand in a log already: some of those with an id, or nearly all lines twice."""
+    """Return which lines stand in a log already: some whose id no other line has, or nearly all lines twice."""
     row = np.zeros(len(columns["ends_s"]), np.uint64)
     for name in ("ends_s", "took_s", "path", "id", "worker", "status"):
         row = (row ^ columns[name].view(np.uint64)) * _PRIME
@@ -316,7 +315,10 @@ def _stand_again(columns: Columns) -> Flags:
     again = np.ones(len(row), np.bool_)
     again[first] = False
     are_twice = len(count) > 0 and float((count == 2).mean()) > 0.95  # quick requests of a second are alike, too
-    return np.asarray(again & ((columns["id"] != 0) | are_twice))
+    if again.any() and not are_twice:
+        ids, lines = np.unique(columns["id"][first], return_counts=True)
+        again[again] = np.isin(columns["id"][again], ids[(lines == 1) & (ids != 0)])
+    return again
 
 
 def _set_back(times_s: Floats) -> Floats:

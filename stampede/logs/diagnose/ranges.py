@@ -1,7 +1,8 @@
 """Between which bounds the findings lie if lines are missing: docs/how-to/diagnose.md says how often they did.
 
 Each request counts once with the shortest wait that its lines allow, and once with the longest. If it is in both logs,
-it waited for the difference of its durations, less the way to the server and back. If it is in the balancer's log
+it waited for the difference of its durations, less the way to the server and back, and as much less or more as times
+in whole seconds leave open. If it is in the balancer's log
 alone, and the balancer did not answer it itself, it waited for at most as long as it took, and may have held a thread
 meanwhile. If it is in a server's log alone, or in neither, it may have waited for as long as any request took. If lines
 have no ids, each missing line may have exchanged the pair of the next line, which may have exchanged that of the line
@@ -77,47 +78,55 @@ class _Lost(NamedTuple):
         """Return times in order without the longest, of pairs that may be of two requests."""
         return np.sort(times_s)[: len(times_s) - self.wrong]
 
-    def of_delay(self, least_s: Floats, most_s: Floats, waited_s: Floats) -> Range:
+    def of_delay(self, least_s: Floats, most_s: Floats, shortest_s: Floats, longest_s: Floats) -> Range:
         """Return which share of the delay a cause has; the delay that is missing may have any cause."""
-        delay_s, known = max(float(waited_s.sum()), 1e-9), 1 - self.share
-        most = (float(most_s.sum()) + delay_s - float(self.sure(waited_s).sum())) / delay_s
-        return Range(known * float(self.sure(least_s).sum()) / delay_s, min(known * most + self.share, 1.0))
+        short_s, long_s = (max(float(waits_s.sum()), 1e-9) for waits_s in (shortest_s, longest_s))
+        known, most = 1 - self.share, (float(most_s.sum()) + long_s - float(self.sure(longest_s).sum())) / short_s
+        return Range(known * float(self.sure(least_s).sum()) / long_s, min(known * most + self.share, 1.0))
 
 
-def ranges_of(requests: Requests, capacity: Capacity, avoidable_s: Floats) -> Ranges | None:
+def ranges_of(requests: Requests, capacity: Capacity, avoidable_s: tuple[Floats, Floats]) -> Ranges | None:
     """Return the bounds of findings; None: hardly any line is missing.
 
-    ``avoidable_s`` is how long each request waited avoidably if no line is missing.
+    ``avoidable_s`` is how long each request waited avoidably at least and at most if no line is missing.
     """
     if not (lost := _lost(requests)):
         return None
     joined, unserved, nothing = requests.joined, lost.unserved, lost.unserved[:0]
     waited_s, lasted_s = requests.waited_s[joined], unserved[:, 1] - unserved[:, 0]
+    less_s, more_s = requests.less_s[joined], requests.more_s[joined]
+    shortest_s, longest_s = np.maximum(waited_s - less_s, 0), waited_s + more_s
     short_s = waited_s[waited_s <= FROM_S]  # the way to the server and back takes no longer than nearly all of these
     way_s = float(np.quantile(short_s, 0.99)) if len(short_s) else FROM_S
-    low_s, high_s = lost.of_all(np.maximum(waited_s - way_s, 0), waited_s, lasted_s)
+    low_s, high_s = lost.of_all(np.maximum(shortest_s - way_s, 0), longest_s, lasted_s)
     waited = _share(low_s, high_s)
     avoidably, avoidable, full, idle = Range(0.0, waited.high), Range(0.0, 1.0), Range(0.0, 1.0), Range(0.0, 1.0)
     if requests.tick_s < COARSE_S:
         waits = np.stack([requests.sent_s, requests.began_s], axis=1)[joined]
-        full_s, most_full_s = (_at_work(capacity.total, requests, [also, capacity.away], waits)
-                               for also in (nothing, unserved))  # fmt: skip
-        busy_s, most_busy_s = (_at_work(1, requests, [also, capacity.full], waits) for also in (nothing, unserved))
-        least_s = np.maximum(np.minimum(avoidable_s[joined], waited_s - most_full_s) - way_s, 0)
-        most_s = np.maximum(avoidable_s[joined], waited_s - full_s)
-        unserved_s = lasted_s - _at_work(capacity.total, requests, [capacity.away], unserved)
+        surely, perhaps = capacity.full_within
+        with_unserved = _at_work(capacity.total, requests.longest, [unserved, capacity.away])
+        perhaps = at_least(1, *np.concatenate([perhaps, with_unserved]).T)
+        full_s, most_full_s = (time_in(times, *waits.T) for times in (surely, perhaps))
+        busy_s, most_busy_s = (
+            time_in(_at_work(1, of, [also, full, requests.held]), *waits.T)
+            for of, also, full in ((requests.shortest, nothing, surely), (requests.longest, unserved, perhaps))
+        )
+        least_s = np.maximum(np.minimum(avoidable_s[0][joined], shortest_s - most_full_s) - way_s, 0)
+        most_s = np.maximum(avoidable_s[1][joined], longest_s - full_s)
+        unserved_s = lasted_s - time_in(surely, *unserved.T)
         avoidably = _share(*lost.of_all(least_s, most_s, unserved_s))
-        avoidable = lost.of_delay(least_s, most_s, waited_s)
-        full = lost.of_delay(full_s, most_full_s, waited_s)
-        idle = lost.of_delay(waited_s - most_busy_s, waited_s - busy_s, waited_s)
+        avoidable = lost.of_delay(least_s, most_s, shortest_s, longest_s)
+        full = lost.of_delay(np.maximum(full_s - less_s, 0), most_full_s + more_s, shortest_s, longest_s)
+        idle = lost.of_delay(np.maximum(shortest_s - most_busy_s, 0), longest_s - busy_s, shortest_s, longest_s)
     if not capacity.are_several:
         avoidably, avoidable = Range(0.0, 0.0), Range(0.0, 0.0)
     waits_s = [
         Range(float(np.quantile(low_s, place, method="lower")), float(np.quantile(high_s, place, method="higher")))
         for place in WAITS
     ]
-    count, in_both = int((waited_s > FROM_S).sum()), len(waited_s)
-    low, high = max(count - lost.wrong, 0), min(count + lost.wrong, in_both)
+    in_both = len(waited_s)
+    low = max(int((shortest_s > FROM_S).sum()) - lost.wrong, 0)
+    high = min(int((longest_s > FROM_S).sum()) + lost.wrong, in_both)
     usually = Range((low - 2 * sqrt(low)) / in_both, (high + 2 * sqrt(high + 1)) / in_both)  # two standard deviations
     return Ranges(lost.share, lost.wrong / in_both, waited, usually, avoidably, avoidable, full, idle, waits_s)
 
@@ -142,7 +151,6 @@ def _share(least_s: Floats, most_s: Floats) -> Range:
     return Range(float((least_s > FROM_S).mean()), float((most_s > FROM_S).mean()))
 
 
-def _at_work(threads: int, requests: Requests, also: Sequence[Segments], waits: Segments) -> Floats:
-    """Return how long so many threads were at work during waits, ``also`` in these times."""
-    busy = at_least(threads, *busy_times(requests, np.concatenate(also)))
-    return time_in(busy, waits[:, 0], waits[:, 1])
+def _at_work(threads: int, requests: Requests, also: Sequence[Segments]) -> Segments:
+    """Return when so many threads were at work, ``also`` in these times."""
+    return at_least(threads, *busy_times(requests, np.concatenate(also)))

@@ -49,12 +49,12 @@ class Requests:
 
     ``joined`` says which requests are in both logs. All others are in a server's log only, so nobody knows when they
     were sent; they count as sent when their work began. ``refused`` are those that the balancer answered itself.
-    ``unserved`` are the other requests in a balancer's log only, of routes that a server has: when each was sent and
-    ended. ``killed`` are those whose worker ended with them: they held it for longer than the server's line says.
-    ``turned_away`` are those to which a server said at once that it is too busy. ``left`` are those that a server went
-    on with after the balancer had left them, which was ``left_work`` of all work. ``slow_clients`` is how many the
-    server had done with long before the balancer. ``held`` is when requests were with a worker that ended, for which
-    the balancer said 502.
+    ``unserved`` are the other requests in a balancer's log only, of routes that a server has (``unserved_route``): when
+    each was sent and ended. ``killed`` are those whose worker ended with them: they held it for longer than the
+    server's line says. ``turned_away`` are those to which a server said at once that it is too busy. ``left`` are
+    those that a server went on with after the balancer had left them, which was ``left_work`` of all work.
+    ``slow_clients`` is how many the server had done with long before the balancer. ``held`` is when requests were with
+    a worker that ended, for which the balancer said 502.
     """
 
     first: float
@@ -78,6 +78,7 @@ class Requests:
     left_work: float = 0.0
     slow_clients: int = 0
     held: Segments = field(default_factory=NEVER.copy)
+    unserved_route: Integers = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.sent_s)
@@ -149,7 +150,8 @@ def requests_of(logs: Logs) -> Requests:
     elif not logs.balancers and all(has_header(server) and server.tick_s < COARSE_S for server in logs.servers):
         joins = [of_header(server) for server in logs.servers]
     else:
-        return _requests([_alone(log) for log in (*logs.balancers, *logs.servers)])
+        parts = [_alone(log) for log in (*logs.balancers, *logs.servers)]  # nothing tells what they waited
+        return _requests([part._replace(less_s=0 * part.less_s, more_s=0 * part.more_s) for part in parts])
     alike = _alike(logs, joins)
     killed, held = [], {id(server): server.took_s.copy() for _, server, _ in alike}
     for balancer, server, joined in alike:
@@ -165,7 +167,7 @@ def requests_of(logs: Logs) -> Requests:
     period_s = first_s, max(part.ended_s.max(initial=0) for part in parts)
     routes, statuses = (np.unique(np.concatenate([getattr(server, name) for _, server, _ in joins]))
                         for name in ("route", "status"))  # fmt: skip
-    unserved, refused, unknown, with_ended = [], [], 0, [NEVER]
+    unserved, of_unserved, refused, unknown, with_ended = [], [], [], 0, [NEVER]
     for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
         found_in = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
         alone, gave_up = ~np.isin(np.arange(len(balancer)), found_in), np.isin(balancer.status, GAVE_UP)
@@ -182,6 +184,7 @@ def requests_of(logs: Logs) -> Requests:
         part = _alone(balancer, alone & np.isin(balancer.route, routes) & ~itself)
         within = (part.ended_s >= period_s[0]) & (part.sent_s <= period_s[1])
         unserved.append(np.stack([part.sent_s, part.ended_s], axis=1)[within])
+        of_unserved.append(part.route[within])
     pairs_in_all = sum(len(joined.server) for _, _, joined in joins)
     found = _requests(parts, [*_unsent(joins, period_s)], unserved, pairs_in_all / (pairs_in_all + unknown), joins)
     left, busy, work_s, left_s = [], [], 0.0, 0.0
@@ -193,8 +196,9 @@ def requests_of(logs: Logs) -> Requests:
         busy.append((balancer, joined.balancer[at_once]))
         work_s, left_s = work_s + float(its_work_s.sum()), left_s + float(its_work_s[went_on].sum())
     return replace(
-        found, held=np.concatenate(with_ended) - found.first, refused=_noted(refused), killed=_noted(killed),
-        turned_away=_noted(busy), left=_noted(left), left_work=left_s / max(work_s, 1e-9),
+        found, unserved_route=np.concatenate(of_unserved), held=np.concatenate(with_ended) - found.first,
+        refused=_noted(refused), killed=_noted(killed), turned_away=_noted(busy),
+        left=_noted(left), left_work=left_s / max(work_s, 1e-9),
         slow_clients=sum(int((_late_s(*each) > 0).sum()) for each in joins),
     )  # fmt: skip
 
@@ -322,7 +326,7 @@ def _alone(log: Log, which: Flags | None = None) -> _Part:
     ends_s = spread(log.ends_s, log.tick_s)
     began_s = ends_s - log.took_s
     known = ~np.isnan(began_s) if which is None else which & ~np.isnan(began_s)
-    unsure_s = np.full(int(known.sum()), (log.tick_s if log.tick_s >= COARSE_S else 0.0) + log.took_tick_s / 2)
+    unsure_s = np.full(int(known.sum()), (log.tick_s if log.tick_s >= COARSE_S else 0.0) + log.took_tick_s)
     return _Part(began_s[known], began_s[known], ends_s[known], unsure_s, unsure_s, log.route[known], log.worker[known],
                  log.status[known], log.tick_s)  # fmt: skip
 
@@ -355,7 +359,10 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> _Part:
     sent_s = np.where(np.isnan(seen_s), sent_s, np.minimum(ends_s - seen_s, began_s))
     coarse, may_be_late_s = apart & (tick_s >= COARSE_S), _may_be_late_s(balancer, server, joined, began_s - sent_s)
     less_s = np.where(coarse, tick_s, np.where(np.isnan(seen_s), may_be_late_s, 0.0)) + half_s
-    more_s = np.where(coarse & (late_s < 0), tick_s + half_s, its_took_s - server.took_s[its])  # the balancer had left
+    longer_s = its_took_s - server.took_s[its]
+    # with a slow client, a wait is no longer than the durations differ; if the balancer had left, they do not tell
+    most_s = np.where(late_s < 0, np.inf, np.maximum(took_s - server.took_s[its] - (began_s - sent_s), 0))
+    more_s = np.where(coarse, np.minimum(tick_s + half_s, most_s), longer_s) + balancer.took_tick_s
     known = ~np.isnan(began_s) & ~np.isnan(sent_s)
     columns = (sent_s, began_s, ends_s, less_s, more_s, balancer.route[at], worker, balancer.status[at])
     return _Part._make([*(column[known] for column in columns), min(balancer.tick_s, server.tick_s)])
@@ -365,7 +372,8 @@ def _may_be_late_s(balancer: Log, server: Log, joined: Joined, waited_s: Floats)
     """Return for how much of its wait each request may have been with a slow client instead, if ends are whole seconds.
 
     Of a single request, such ends rarely tell it. But the balancer notes more of the ends too late for whole seconds if
-    clients are slow than it does of requests that did not wait. At least one slow client in four is counted so.
+    clients are slow than it does of requests that did not wait. Then each wait of the route may be one: the less late
+    clients are, the fewer of their ends cross a second.
     """
     late_s = balancer.ends_s[joined.balancer] - server.ends_s[joined.server] + joined.clock.ahead_s
     of, long = balancer.route[joined.balancer], (waited_s > FROM_S) | (_late_s(balancer, server, joined) > 0)
@@ -375,12 +383,9 @@ def _may_be_late_s(balancer: Log, server: Log, joined: Joined, waited_s: Floats)
     too_late = late_s > FROM_S + (server.tick_s / 2 if are_whole else server.tick_s + joined.clock.uncertain_s)
     waiting, late = (np.bincount(of[which], minlength=int(of.max()) + 1) for which in (long, long & too_late))
     by_chance = waiting * (float(too_late[~long].mean()) if not long.all() else 0.0)
-    slow = np.where(late > by_chance + 3 * np.sqrt(by_chance + 1), 4 * late, 0)
-    order = np.lexsort((-late_s, ~long, of))  # the latest of a route first
-    rank = np.empty(len(of), np.int64)
-    rank[order] = np.arange(len(of)) - np.searchsorted(of[order], of[order])
+    is_slow = late > by_chance + 3 * np.sqrt(by_chance + 1)
     latest_s = late_s + joined.clock.uncertain_s + (balancer.tick_s if balancer.tick_s >= COARSE_S else 0.0)
-    return np.where(long & (rank < slow[of]), np.clip(latest_s, 0, waited_s), 0.0)
+    return np.where(long & is_slow[of], np.clip(latest_s, 0, waited_s), 0.0)
 
 
 def _late_s(balancer: Log, server: Log, joined: Joined) -> Floats:

@@ -60,7 +60,8 @@ def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None)
         name = each.name.removeprefix("GET ")
         name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
         waits = [_wait(each.wait_p90_s, each.p90_within), _wait(each.wait_p99_s, each.p99_within),
-                 _cell(each.waited, each.waited_within), _cell(each.avoidably, each.avoidably_within)]  # fmt: skip
+                 share_in_words(each.waited, each.waited_within),
+                 share_in_words(each.avoidably, each.avoidably_within)]  # fmt: skip
         rows.append([name, f"{each.requests:,}", _time(each.latency_p99_s), *(waits if known else [])])
     head = ["class", "requests", "latency p99", *(["queueing p90", "p99", "> 50 ms", "avoidably"] if known else [])]
     console.print(terminal_table(Table("", head, rows)))
@@ -198,8 +199,8 @@ def answer(found: Diagnosis) -> Iterator[str]:
             alone = f", {percent(findings.bad_minute[1])} of those in the minute from {minute:%H:%M:%S} on,"
         waited, verdict = percent(findings.waited), _symptom(findings).verdict
         if findings.is_doubtful and findings.cause != "missing":
-            waited, alone = _range(findings.waited_within, percent), ""
-            if findings.waited_within.low <= NOTICED:
+            waited, alone = range_in_words(findings.waited_within, percent), ""
+            if findings.cause == "coarse" and findings.waited_within.low <= NOTICED:
                 verdict = "Whole seconds do not tell whether requests wait"
         yield (f"{verdict}: {waited} of the requests{alone} waited for a worker for more than "
                f"50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
@@ -227,11 +228,12 @@ def _told(found: Diagnosis) -> Iterator[str]:
             noun = "request" if kind in _OF_REQUESTS else "worker"
             yield f"The error log: {says.format(plural(len(of_kind), noun))}{_when(list(filter(None, of_kind)))}."
     if ranges := findings.ranges:
-        p90, p99 = (_range(each, _time) for each in ranges.waits_s[1:])
+        p90, p99 = (range_in_words(each, _time) for each in ranges.waits_s[1:])
         yield (
             f"Of {percent(ranges.missing)} of the requests, a line is missing. Probably, "
-            f"{_range(ranges.waited, percent)} of the requests waited for more than 50 ms, "
-            f"{_range(ranges.avoidably, percent)} avoidably, and the queueing delay was {p90} (p90) and {p99} (p99)."
+            f"{range_in_words(ranges.waited, percent)} of the requests waited for more than 50 ms, "
+            f"{range_in_words(ranges.avoidably, percent)} avoidably, and the queueing delay was {p90} (p90) and "
+            f"{p99} (p99)."
         )
     when = "In the busiest minute" if findings.of_minutes else "On average"
     if not requests.joins:
@@ -290,12 +292,13 @@ def _symptom(findings: Findings) -> Symptom:
     return SYMPTOMS[{"avoidable": "avoidable-wait", "full": "threads"}.get(findings.cause, findings.cause)]
 
 
-def _range(of: Range, in_words: Callable[[float], str]) -> str:
+def range_in_words(of: Range, in_words: Callable[[float], str]) -> str:
+    """Return both ends of a range, or one of them if they read the same."""
     low, high = map(in_words, of)
     return low if low == high else f"{low} to {high}"
 
 
-def _cell(share: float, within: Range) -> str:
+def share_in_words(share: float, within: Range) -> str:
     """Return a share, or the range in which it lies, in whole percent."""
     low, high = (f"{100 * end:.0f}" for end in within)
     return percent(share) if within.high - within.low < 0.005 else f"{low}-{high}%"
@@ -328,7 +331,7 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
         away = f" or away (some were away for {percent(findings.away)})" if findings.away > NOTICED else ""
         yield (f"For {percent(findings.full)} of the delay, {busy} at work{away}. {symptom.says}")  # fmt: skip
     elif findings.cause == "missing":
-        within = [_range(each, percent) for each in
+        within = [range_in_words(each, percent) for each in
                   (findings.avoidable_within, findings.full_within, findings.idle_within)]  # fmt: skip
         yield (f"A thread was free elsewhere for {within[0]} of the delay, all threads were at work for {within[1]}, "
                f"and no request was at work for {within[2]}.")  # fmt: skip
