@@ -460,3 +460,23 @@ def test_lines_of_one_route_that_are_missing_leave_a_range_for_this_route(tmp_pa
     assert (items.name, items.waited_within.high) == ("GET /items", 0)
     assert pay.waited_within.high > 0.5
     assert pay.p99_within.high > 0.02
+
+
+def test_the_clock_of_a_second_balancer_is_told_by_the_server_that_tells_it_best(tmp_path: Path) -> None:
+    """It is 0.1 s ahead of the first, and the last of the servers logs whole seconds."""
+    requests, written = quiet("/items"), {}
+    ahead = [replace(each, sent=each.sent + 0.1, answered=each.answered + 0.1) for each in requests]
+    for name, of, precise in (("first", requests, True), ("second", ahead, True), ("coarse", requests, False)):
+        (tmp_path / name).mkdir()
+        written[name] = [path.read_text().splitlines() for path in write(tmp_path / name, of, precise=(True, precise))]
+    logs, few = [], set(range(0, 1200, 37))  # requests of the last server, of both balancers
+    second = set(range(0, 1200, 2))
+    for at, name, mine in ((0, "first", {*range(1200)} - second), (0, "second", second),
+                           (1, "first", {*range(1200)} - few), (1, "coarse", few)):  # fmt: skip
+        lines = [line for line in written[name][at] if int(line.rpartition("id=")[2], 16) in mine]
+        logs.append(tmp_path / f"{name}-{at}.log")
+        logs[-1].write_text("\n".join(lines))
+    found = diagnosed(logs[:2], logs[2:])
+
+    ahead_s = {(ours.file, its.file): joined.clock.ahead_s for ours, its, joined in found.requests.joins}
+    assert ahead_s["second-0.log", "first-1.log"] == pytest.approx(ahead_s["first-0.log", "first-1.log"], abs=0.02)
