@@ -55,7 +55,17 @@ def run_plan(
     Raise LabError when measuring failed, and KeyboardInterrupt after an interrupt. In both cases clean up first, and
     keep the finished trials in the folder, with summary.json and report.html.
     """
-    with machine_lock(say, request.command), writing(request.results):
+    with machine_lock(say, request.command) as note, writing(request.results):
+
+        def noted(text: str, tell: Say = say) -> None:
+            note(text.strip().partition("\n")[0])
+            tell(text)
+
+        def progressing(what: str, passed_s: float, expected_s: float, tell: Progress = progress) -> None:
+            note(what)
+            tell(what, passed_s, expected_s)
+
+        say, progress = noted, progressing  # labs that wait for this run are told its step
         images, machines = images_of(plan), find_machines(request.cluster)
         build_images(images if machines[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
         names = [K6, *(image.name for image in images)]

@@ -397,12 +397,16 @@ def test_who_waits_for_another_run_is_told_who_it_is_again_and_again(
         with machine_lock.machine_lock(said.append):
             said.append("my turn")
 
-    with machine_lock.machine_lock(said.append, "make try SERVICE=shop.yaml"):
+    with machine_lock.machine_lock(said.append, "make try SERVICE=shop.yaml") as note:
+        note("load")
         waiting = threading.Thread(target=second)
         waiting.start()
-        wait_until(lambda: len(said) > 1)
+        wait_until(lambda: said)
+        note("stopping the servers")
+        wait_until(lambda: "now: stopping the servers" in said[-1])
     waiting.join(PATIENCE_S)
 
     for word in (f"process {os.getpid()}", "since ", "make try SERVICE=shop.yaml", f"kill {os.getpid()}"):
         assert word in said[0]
+    assert "now: load" in said[0]
     assert said[-1] == "my turn"

@@ -195,13 +195,13 @@ def test_each_server_answers_as_without_the_probe_which_names_routes_and_lines(n
 @pytest.mark.parametrize("framework", ["flask", "django"])
 def test_routes_are_those_of_the_framework_and_no_part_of_a_path(framework: str, tmp_path: Path) -> None:
     with served(tmp_path, "gunicorn", f"tests.probe_site:{framework}") as server:
-        server.ask("/slow/4711?secret=yes")
-        server.ask("/nobody/4711")
+        server.ask("/slow/471147114711?secret=yes")
+        server.ask("/nobody/471147114711")
         found = server.until(lambda one: one["notes"].get("stacks") and counted(one) == 3)
 
     assert found["routes"]["/slow/<int:number>"]["requests"] == 1
     assert found["routes"]["(unmatched)"]["requests"] == 2
-    assert "4711" not in json.dumps(found)
+    assert "471147114711" not in json.dumps(found)
     assert "secret" not in json.dumps(found)
 
 
