@@ -27,9 +27,13 @@ loads:
     duration: {short: 8s, full: 1m}
     classes: {user: {users: 8, takes_s: {least: 0.05, most: 0.15}, pause_s: 0.2}}
     variants: [fine, uncounted, lying, starved, dawdling, throttled, overflowing, one-socket, two-sockets,
-               worker-killed, server-killed, balancer-killed, process-of-k6-killed, k6-killed,
+               worker-killed, server-killed, balancer-killed,
                refused, throws-one, throws-all, nowhere, sometimes, crossed, unhealthy, never-ready,
                k6-outgrows, server-outgrows, start-outgrows]
+  killed:  # so long that it lasts until it is killed, on a busy machine, too
+    duration: {short: 40s, full: 1m}
+    classes: {user: {users: 8, takes_s: {least: 0.05, most: 0.15}, pause_s: 0.2}}
+    variants: [process-of-k6-killed, k6-killed]
   too-many:
     duration: {short: 2s, full: 1m}
     classes: {arrival: {per_second: 40, takes_s: 0.5, users_max: 4}}

@@ -104,7 +104,7 @@ def test_a_load_generator_that_is_killed(spoilt: Spoilt, variant: str) -> None:
 
     assert verdict == "invalid"
     assert reason.startswith("failed: k6 ended with exit code 137: ")
-    assert (spoilt.lab.latest("spoilt") / variant / "users" / "1" / "points.json.gz").exists()
+    assert (spoilt.lab.latest("spoilt") / variant / "killed" / "1" / "points.json.gz").exists()
 
 
 @pytest.mark.parametrize(("variant", "service"), [("server-killed", "gunicorn"), ("balancer-killed", "nginx")])
