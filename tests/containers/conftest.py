@@ -117,7 +117,7 @@ def spoil(lab: Lab) -> None:
         LAB_K6_CPUS="'0.2' if name == 'starved' else '0'",
         LAB_K6_MEMORY="'64m' if name == 'k6-outgrows' else factors['LAB_K6_MEMORY']",
         LAB_READY="'never' if name == 'never-ready' else 'ready'",
-        LAB_RETRIES="'1' if name == 'never-ready' else '14'",
+        LAB_RETRIES="'4' if name == 'never-ready' else '14'",
     )
     which = '{"WHICH": trial.variant_name}'
     longer = which + ' | ({"DURATION": "2m"} if trial.variant_name.endswith("-outgrows") else {})'
