@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,16 +56,7 @@ def run_plan(
     keep the finished trials in the folder, with summary.json and report.html.
     """
     with machine_lock(say, request.command) as note, writing(request.results):
-
-        def noted(text: str, tell: Say = say) -> None:
-            note(text.strip().partition("\n")[0])
-            tell(text)
-
-        def progressing(what: str, passed_s: float, expected_s: float, tell: Progress = progress) -> None:
-            note(what)
-            tell(what, passed_s, expected_s)
-
-        say, progress = noted, progressing  # labs that wait for this run are told its step
+        say, progress = _noting(note, say, progress)
         images, machines = images_of(plan), find_machines(request.cluster)
         build_images(images if machines[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
         names = [K6, *(image.name for image in images)]
@@ -145,3 +136,17 @@ def _is_enough(run: OpenRun, spent_s: float, budget_s: float, say: Say) -> bool:
         say(f"Another round would exceed the budget of {budget_s / 60:g} min. A larger budget: {larger}")
         return True
     return False
+
+
+def _noting(note: Callable[[str], None], say: Say, progress: Progress) -> tuple[Say, Progress]:
+    """Return the same functions, which also tell labs that wait for this run at which step it is."""
+
+    def noted(text: str) -> None:
+        note(text.strip().partition("\n")[0])
+        say(text)
+
+    def progressing(what: str, passed_s: float, expected_s: float) -> None:
+        note(what)
+        progress(what, passed_s, expected_s)
+
+    return noted, progressing
