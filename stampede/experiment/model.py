@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from math import ceil
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -13,13 +14,22 @@ from stampede.errors import Misplaced, WrongUse
 from stampede.experiment.entries import ClaimEntry, CurveEntry, PublishedEntry, QuantityEntry
 from stampede.experiment.loads.clients import CLIENT_SCRIPTS
 from stampede.experiment.loads.k6 import K6_SCRIPTS
-from stampede.experiment.loads.script import RELATIVE, LoadScript, WrongSetting, as_variables, computing_class
+from stampede.experiment.loads.script import (
+    K6_MIB,
+    RELATIVE,
+    REQUEST_MIB,
+    USER_MIB,
+    LoadScript,
+    WrongSetting,
+    as_variables,
+    computing_class,
+)
 from stampede.paths import CLIENTS, K6
 from stampede.records.classes import LOAD_CLASSES, LoadClass
 from stampede.records.duration import in_seconds
 from stampede.records.model import ADDRESS_PATTERN, Model, Name
 from stampede.records.nearest import nearest_first
-from stampede.servers import Server, limits
+from stampede.servers import Server
 from stampede.typed import option
 
 DURATION_PATTERN = r"^[1-9][0-9]*(s|m)$"
@@ -239,7 +249,8 @@ class Load(Script):
         """Return the memory limit of each k6 container for a load of this duration, in MiB."""
         rate_rps = self.declared.rate_at_most_rps(self.settings, self.generators)
         users = self.declared.users_at_once(self.settings) / self.generators
-        return limits.k6_mib(users, rate_rps / self.generators * in_seconds(duration))
+        requests = rate_rps / self.generators * in_seconds(duration)
+        return ceil(K6_MIB + users * USER_MIB + requests * REQUEST_MIB)
 
     @property
     def climbs(self) -> bool:
@@ -385,8 +396,8 @@ class Experiment(Model):
                 if not load.database or not load.is_for(variant):
                     continue
                 place = (*self._place(name), "database")
-                apps = [app for app in server.asks_database if load.asks_database == app.startswith("fastapi")]
-                if server.app not in apps:
+                asks = ("asgi", "fastapi-sync"), ("asgi", "fastapi-depends")
+                if (server.service, server.app) not in asks if load.asks_database else server.app != "django":
                     known = "fastapi-sync or fastapi-depends on uvicorn" if load.asks_database else "django"
                     raise Misplaced(f"{variant} does not use a database; only variants with app: {known} do", *place)
                 if server.server == "gunicorn-tornado":

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from stampede.errors import WrongUse
 from stampede.experiment.model import DATABASE, Experiment, Load, check_duration, unknown_variant
-from stampede.servers import limits
 from stampede.servers.base import Variant
+from stampede.servers.services import services
 from stampede.typed import option
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class PlannedTrial:
         """The memory limit by service, in MiB, added up over all containers of the service."""
         return {
             self.variant.service: self.variant.memory_mib * self.variant.replicas,
-            **{service: limits.fixed_mib(service) for service in self.services_beside},
+            **{name: int(services()[name]["mem_limit"].removesuffix("m")) for name in self.services_beside},
             **(self.variant.workload.memory_mib if self.variant.workload else {}),
             "k6": self.load.k6_mib(self.duration) * self.load.generators,
         }

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from stampede.plan import PlannedTrial
-from stampede.servers.limits import MemoryBudget
 
 
 class HasRole(Protocol):
@@ -54,6 +53,34 @@ def assign(trial: PlannedTrial, machines: Sequence[HasRole]) -> list[dict[str, i
     for number in range(1, trial.load.generators + 1):
         found[load[(number - 1) % len(load)].name][k6_service(number)] = 1
     return [found[machine.name] for machine in machines]
+
+
+FREE_SHARE, FREE_MIB = 0.1, 4096
+"""The memory that stays free when all containers reach their limits: a tenth of the machine's, at most 4 GiB."""
+LAB_MIB = 512
+"""The memory that the lab and the engine's clients need during a trial."""
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """The total and the available memory of a machine that containers run on, in MiB."""
+
+    total_mib: int
+    available_mib: int
+
+    def problem(self, needed_mib: dict[str, int]) -> str | None:
+        """Return why containers do not fit; None if they fit. ``needed_mib`` has a sum per service."""
+        together_mib = sum(needed_mib.values())
+        free_mib = int(min(FREE_SHARE * self.total_mib, FREE_MIB))
+        most_mib = max(0, self.available_mib - free_mib - LAB_MIB)
+        if together_mib <= most_mib:
+            return None
+        kinds = ", ".join(f"{service} {mib:,}" for service, mib in needed_mib.items())
+        return (
+            f"the memory limits of its containers add up to {together_mib:,} MiB ({kinds}), but containers can have "
+            f"only {most_mib:,} MiB: {self.available_mib:,} of {self.total_mib:,} MiB are available, {free_mib:,} MiB "
+            f"must stay free, and the lab itself needs {LAB_MIB} MiB"
+        )
 
 
 @dataclass(frozen=True)

@@ -150,8 +150,8 @@ mine.yaml:16: claims.0.value.variant: there is no variant shared; there are shar
 mine.yaml:16: claims.0.value.request_class: load classes has no class lite; it has light, heavy
 mine.yaml:15: claims.0: a claim needs exactly one of at_least and at_most
 mine.yaml:13: published.0: completion_times are in order of completion; 2.5 ms comes after 3 ms
-mine.yaml:7: variants.shared-socket: queue_timeout_s: nginx does not queue requests here; choose balancer:
-    haproxy
+mine.yaml:7: variants.shared-socket: queue_timeout_s: balancer: nginx does not queue requests here; choose
+    balancer: haproxy
 mine.yaml:6: load.api: a stall of 5 s every 5 s never ends; stall_s must be less than every_s
 mine.yaml:12: variants.one-process: no load measures this variant; add it to the variants of a load
 mine.yaml:11: variants.One_Process: 'One_Process' must be a name of lower-case letters, digits and single
@@ -203,10 +203,11 @@ MISTAKES_OF_VARIANTS = [
     ("server: gunicorn-sync, balance: ewma, replicas: 2, balancer: haproxy", "ewma nginx"),
     ("server: gunicorn-sync, balance: ewma, replicas: 2, max_conns: 1", "ewma max_conns"),
     ("server: gunicorn-sync, pre_stop_s: 9", "pre_stop_s term_after_s"),
+    ("server: gunicorn-sync, upstream_keepalive: 9, balancer: none", "upstream_keepalive none nginx"),
     ("server: uvicorn, app: fastapi-async, backpressure: 9", "backpressure uvicorn granian"),
     *((f"server: uwsgi, threads: 2, balancer: none, {name}: {value}", f"{name} none nginx") for name, value in {
-        "replicas": 2, "balance": "least_conn", "upstream_keepalive": 0, "max_conns": 4, "queue_timeout_s": 5,
-        "map_socket": "true", "protocol": "fastcgi",
+        "replicas": 2, "balance": "least_conn", "max_conns": 4, "queue_timeout_s": 5, "map_socket": "true",
+        "protocol": "fastcgi",
     }.items()),
 ]  # fmt: skip
 

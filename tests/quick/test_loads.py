@@ -1,4 +1,4 @@
-"""experiment.loads, servers.limits: what would harm the machine is refused before it starts, with the reckoning."""
+"""experiment.loads, plan.placement: what would harm the machine is refused before it starts, with the reckoning."""
 
 import json
 import re
@@ -20,11 +20,9 @@ from stampede.experiment.loads.script import RATE_MAX_RPS, WrongSetting
 from stampede.experiment.loads.settings import Described, Number, Word
 from stampede.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from stampede.plan import lay_out
-from stampede.plan.placement import MemoryBudgets
+from stampede.plan.placement import MemoryBudget, MemoryBudgets
 from stampede.records.classes import Between, LoadClass, Range
 from stampede.records.traffic import of_classes
-from stampede.servers import limits
-from stampede.servers.limits import MemoryBudget
 from tests.wrong import listed, shown, wrong_values
 
 TIMES = 10**6
@@ -101,7 +99,11 @@ def test_a_newcomers_first_experiment_fits_beside_a_browser() -> None:
 
 
 def test_of_a_large_machine_no_more_than_four_gibibytes_stay_free() -> None:
-    assert MemoryBudget(total_mib=512 * 1024, available_mib=40 * 1024).for_containers_mib == 36 * 1024 - 512
+    budget = MemoryBudget(total_mib=512 * 1024, available_mib=40 * 1024)
+    most_mib = 36 * 1024 - 512
+
+    assert budget.problem({"gunicorn": most_mib}) is None
+    assert f"can have only {most_mib:,} MiB" in str(budget.problem({"gunicorn": most_mib + 1}))
 
 
 SCRIPTS = [(K6, name) for name in K6_SCRIPTS] + [(CLIENTS, name) for name in CLIENT_SCRIPTS]
@@ -379,8 +381,6 @@ def test_every_container_has_a_limit_of_memory_and_no_swap() -> None:
 
     assert all(service["mem_limit"] == service["memswap_limit"] for service in services.values())
     assert {service["oom_score_adj"] for service in services.values()} == {500}
-    assert [limits.fixed_mib(name) for name in ("nginx", "envoy", "client", "api", "mariadb")] == [256] * 4 + [768]
-    assert limits.pids_limit() == 2048
 
 
 def test_a_burst_that_does_not_compute_knows_what_it_asks_for_before_it_starts() -> None:

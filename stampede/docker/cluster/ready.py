@@ -19,9 +19,8 @@ from stampede.docker.commands import Say
 from stampede.docker.engine import engine_cores, memory_budget, plugin_version
 from stampede.docker.facts import ask_engine
 from stampede.docker.processor import model_name
-from stampede.plan.placement import MemoryBudgets, server_machines
+from stampede.plan.placement import MemoryBudget, MemoryBudgets, server_machines
 from stampede.records.run import Host, RunMachine
-from stampede.servers.limits import MemoryBudget
 
 
 @contextmanager

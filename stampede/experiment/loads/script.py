@@ -20,6 +20,12 @@ USERS_MAX = 16_000
 """Most virtual users of one k6 container. Each user has a connection, and a container may open 16384 files."""
 RATE_MAX_RPS = 20_000
 """Most requests per second of one k6 container. On two cores, k6 sends 16 to 17 thousand."""
+K6_MIB = 128
+"""The memory limit of k6 without users: k6 needs 43 MiB; the rest is for the output that it writes to disk."""
+USER_MIB = 0.6
+"""The limit for each virtual user. A user needs 0.17 MiB without requests, and up to 0.42 when k6 waits for a CPU."""
+REQUEST_MIB = 0.0005
+"""The limit for each request. k6 keeps 0.00024 MiB of each request for its summary (docs/develop/benchmarks.md)."""
 QUICKEST_S = 0.0005
 """A response time that no server of the lab undercuts (docs/develop/benchmarks.md, "The floor")."""
 GRACE_S = 60
