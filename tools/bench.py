@@ -30,8 +30,8 @@ from playwright.sync_api import sync_playwright
 from python_on_whales import Container, DockerClient
 
 from stampede.docker.images import K6
-from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import REQUEST_MIB, USER_MIB, as_variables
+from stampede.experiment.loads.scripts import K6_SCRIPTS
 from stampede.logs.formats import HEAD
 from stampede.paths import K6 as SCRIPTS
 from stampede.paths import ROOT, SERVERS

@@ -21,8 +21,7 @@ from stampede.advise.service import Service
 from stampede.docker.cluster.machines import WORDING as WORDING_OF_MACHINES
 from stampede.docker.cluster.machines import Cluster
 from stampede.experiment.file import WORDING, editor_schema, names
-from stampede.experiment.loads.clients import CLIENT_SCRIPTS
-from stampede.experiment.loads.k6 import K6_SCRIPTS
+from stampede.experiment.loads.scripts import CLIENT_SCRIPTS, K6_SCRIPTS
 from stampede.experiment.model import Experiment
 from stampede.experiment.yaml_file import YamlFile
 from stampede.paths import EXPERIMENTS, LESSONS
