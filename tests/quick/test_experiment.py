@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from stampede.errors import WrongUse
 from stampede.evaluate.statistics.estimates import comparable_figures
 from stampede.experiment.file import load_experiment, read_experiment
-from stampede.experiment.model import Api, Database
+from stampede.experiment.model import Api
 from stampede.experiment.variations import computing
 from stampede.paths import EXPERIMENTS
 from stampede.plan import lay_out
@@ -77,6 +77,9 @@ MISTAKES = [
     (SETTINGS, SETTINGS + "  api: {every_s: 5, stall_s: 5, takes_s: 1}\n"),
     (SETTINGS, SETTINGS + "  variants: [shared-socket]\n"),
     ("  one-process:", "  One_Process:"),
+    ("variants:\n", f"loads:\n  a: {{duration: {{short: 1s, full: 1s}},{SETTINGS.rstrip()}}}\nvariants:\n"),
+    (GOOD, ""),
+    (GOOD, "- a\n- b\n"),
 ]  # fmt: skip
 GTHREAD = "gunicorn-gthread\n    workers: 4\n    threads: 2\n"
 VARIANT, PUBLISHED = "variants.shared-socket ", "published.0 "
@@ -156,6 +159,9 @@ mine.yaml:6: load.api: a stall of 5 s every 5 s never ends; stall_s must be less
 mine.yaml:12: variants.one-process: no load measures this variant; add it to the variants of a load
 mine.yaml:11: variants.One_Process: 'One_Process' must be a name of lower-case letters, digits and single
     hyphens, e.g. one-process
+mine.yaml: give either load or loads
+mine.yaml: no value; it must be a mapping, e.g. title: …, question: …, load: {…}, variants: {…}
+mine.yaml: ['a', 'b'] must be a mapping, e.g. title: …, question: …, load: {…}, variants: {…}
 """)
     assert unnamed(read_experiment, tmp_path / "mine.yaml", others) == []
 
@@ -164,7 +170,8 @@ def with_variant(settings: str) -> str:
     """Return the good file with other settings of its first variant, on one line."""
     block = "shared-socket:\n    server: gunicorn-gthread\n    workers: 4\n    threads: 2\n"
     assert block in GOOD
-    return GOOD.replace(block, f"shared-socket: {{workers: 4, {settings}}}\n")
+    workers = "" if "workers:" in settings else "workers: 4, "
+    return GOOD.replace(block, f"shared-socket: {{{workers}{settings}}}\n")
 
 
 MISTAKES_OF_VARIANTS = [
@@ -203,6 +210,7 @@ MISTAKES_OF_VARIANTS = [
     ("server: gunicorn-sync, balance: ewma, replicas: 2, balancer: haproxy", "ewma nginx"),
     ("server: gunicorn-sync, balance: ewma, replicas: 2, max_conns: 1", "ewma max_conns"),
     ("server: gunicorn-sync, pre_stop_s: 9", "pre_stop_s term_after_s"),
+    ("server: uvicorn, app: fastapi-async, workers: 1, hup_after_s: 1", "hup_after_s uvicorn 2"),
     ("server: gunicorn-sync, upstream_keepalive: 9, balancer: none", "upstream_keepalive none nginx"),
     ("server: uvicorn, app: fastapi-async, backpressure: 9", "backpressure uvicorn granian"),
     *((f"server: uwsgi, threads: 2, balancer: none, {name}: {value}", f"{name} none nginx") for name, value in {
@@ -258,38 +266,26 @@ def test_each_rule_of_a_relative_rate_names_its_place_and_the_way_out(tmp_path: 
 
 def test_only_who_asks_a_database_may_have_one(tmp_path: Path) -> None:
     """A load that is not for a variant does not give it one."""
-    text = LOADS.replace(PATIENCE + "}, relative", PATIENCE + "}, database: {}, relative").replace(
-        "app: django, workers: 2", "workers: 2"
+    given = LOADS.replace(PATIENCE + "}, relative", PATIENCE + "}, database: {}, relative")
+    plain = given.replace("app: django, workers: 2", "workers: 2")
+    tornado = given.replace("gunicorn-sync, app: django, workers: 2", "gunicorn-tornado, app: django, workers: 2")
+    pools = (EXPERIMENTS / "pools.yaml").read_text()
+    wrong = [plain, tornado, pools.replace("    database: {}\n", "", 1),
+             pools.replace("app: fastapi-depends", "app: fastapi-typed")]  # fmt: skip
+
+    assert listed(refused(tmp_path, text) for text in wrong) == snapshot("""\
+mine.yaml:5: loads.overload.database: other does not use a database; only variants with app: django do
+mine.yaml:5: loads.overload.database: other: Django refuses to use a database on tornado's event loop
+mine.yaml:15: loads.long-queries: a class of requests asks the database; add database: {}
+mine.yaml:23: loads.short-queries.database: dependency does not use a database; only variants with app:
+    fastapi-sync or fastapi-depends on uvicorn do
+""")
+    (tmp_path / "good.yaml").write_text(
+        plain.replace("database: {}", "database: {max_connections: 50}, variants: [one]")
     )
-
-    message = "mine.yaml:5: loads.overload.database: other does not use a database; only variants with app: django do"
-    assert refused(tmp_path, text) == message
-    (tmp_path / "good.yaml").write_text(text.replace("database: {}", "database: {}, variants: [one]"))
-    assert read_experiment(tmp_path / "good.yaml").loads["overload"].database == Database(max_connections=151)
-
-
-def test_queries_are_for_fastapi_with_a_database(tmp_path: Path) -> None:
-    good = (EXPERIMENTS / "pools.yaml").read_text()
-
-    assert refused(tmp_path, good.replace("    database: {}\n", "", 1)) == snapshot(
-        "mine.yaml:15: loads.long-queries: a class of requests asks the database; add database: {}"
-    )
-    assert refused(tmp_path, good.replace("app: fastapi-depends", "app: fastapi-typed")) == snapshot(
-        "mine.yaml:23: loads.short-queries.database: dependency does not use a database; "
-        "only variants with app: fastapi-sync or fastapi-depends on uvicorn do"
-    )
-
-
-def test_django_on_tornado_has_no_database(tmp_path: Path) -> None:
-    """It would run on the loop itself, where Django refuses to wait for an answer."""
-    text = LOADS.replace("{server: gunicorn-sync, app: django, workers: 2}",
-                         "{server: gunicorn-tornado, app: django, workers: 2}")  # fmt: skip
-    (tmp_path / "good.yaml").write_text(text)
-
-    assert read_experiment(tmp_path / "good.yaml").variants["other"].factors()["LAB_APP"] == "django_app:app"
-    assert refused(tmp_path, text.replace(PATIENCE + "}, relative", PATIENCE + "}, database: {}, relative")) == (
-        "mine.yaml:5: loads.overload.database: other: Django refuses to use a database on tornado's event loop"
-    )
+    database = read_experiment(tmp_path / "good.yaml").loads["overload"].database
+    assert database
+    assert database.factors() == {"LAB_DATABASE": "mariadb", "LAB_DATABASE_CONNECTIONS": "50"}
 
 
 def test_a_relative_rate_is_rounded_and_at_least_one_visit_a_second(tmp_path: Path) -> None:
@@ -302,11 +298,6 @@ def test_a_relative_rate_is_rounded_and_at_least_one_visit_a_second(tmp_path: Pa
     assert overload.at(75.6).environment() == said | {"FIRST_PER_S": "76", "LAST_PER_S": "76"}
     assert overload.at(0.2).environment() == said | {"FIRST_PER_S": "1", "LAST_PER_S": "1"}
     assert overload.environment() == said
-
-
-def test_a_database_is_told_how_many_connections_it_may_have() -> None:
-    assert Database().factors() == {"LAB_DATABASE": "mariadb", "LAB_DATABASE_CONNECTIONS": "151"}
-    assert Database(max_connections=50).factors()["LAB_DATABASE_CONNECTIONS"] == "50"
 
 
 def variant(**settings: object) -> Variant:
@@ -373,28 +364,13 @@ def test_a_server_is_started_as_its_file_says(start: str) -> None:
     one = variant(**yaml.safe_load(f"{{server: {settings}}}"))
 
     assert f"{image_of(one.service, one.factors())} {one.accept or 'none'}" == f"stampede/{of_image}"
+    comes_and_goes = re.search("flup-prefork|max_requests:|hup_after_s:|term_after_s:", settings)
+    assert one.elastic == bool(comes_and_goes), "threads that come and go belong to a process that stays"
     assert one.service == of_image.partition(":")[0]
     assert (one.front, one.front_port) == ((one.service, 8000) if one.balancer == "none" else (one.balancer, 8080))
     assert {f"LAB_{each}" for each in " ".join(factors).split()} <= {
         f"{name}={of}" for name, of in one.factors().items()
     }
-
-
-def test_only_processes_that_come_and_go_are_elastic() -> None:
-    """Threads that do so belong to a process that stays."""
-    assert variant(server="flup-prefork", workers=9, threads=1).elastic
-    assert not variant(server="flup-threaded", workers=1, threads=9).elastic
-    assert not variant(server="uwsgi", threads=1).elastic
-    assert variant(server="uwsgi", threads=1, max_requests=100).elastic
-    assert variant(server="gunicorn-sync", max_requests=100).elastic
-    assert variant(server="uvicorn", app="fastapi-async", hup_after_s=1).elastic
-    assert variant(server="uwsgi", threads=1, replicas=2, term_after_s=1).elastic
-    assert not variant(server="uvicorn", app="fastapi-async", boot_s=1).elastic
-
-
-def test_a_worker_without_a_master_cannot_be_replaced_by_a_signal() -> None:
-    with pytest.raises(ValueError, match="hup_after_s: uvicorn with one worker has nobody who replaces it"):
-        variant(server="uvicorn", app="fastapi-async", workers=1, hup_after_s=1)
 
 
 def test_what_is_not_said_of_a_called_service_is_that_it_never_stalls() -> None:
@@ -432,16 +408,6 @@ def test_published_times_are_divided_and_nothing_else(tmp_path: Path) -> None:
         {"p99": 1000},
         [],
     )
-
-
-@pytest.mark.parametrize("text", ["", "[]", "just text", "- a\n- b\n"])
-def test_a_file_without_keys_is_refused(tmp_path: Path, text: str) -> None:
-    assert refused(tmp_path, text).endswith(" must be a mapping, e.g. title: …, question: …, load: {…}, variants: {…}")
-
-
-def test_load_and_loads_exclude_each_other(tmp_path: Path) -> None:
-    both = GOOD + "loads:\n  a: {duration: {short: 1s, full: 1s}," + SETTINGS.rstrip() + "}\n"
-    assert refused(tmp_path, both) == "mine.yaml: give either load or loads"
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -21,7 +21,7 @@ from stampede.plan import lay_out
 from stampede.plan.placement import MemoryBudget, MemoryBudgets
 from stampede.records.classes import Between, LoadClass, Range
 from stampede.records.traffic import of_classes
-from tests.wrong import allowed, listed, shown, wrong_values
+from tests.wrong import allowed, listed, refusal, shown, wrong_values
 
 TIMES = 10**6
 
@@ -62,7 +62,7 @@ def test_any_number_of_a_load_or_a_variant_times_a_million_is_refused(tmp_path: 
                     continue
                 tried.add((kind, name))
                 path.write_text(json.dumps(text | {part: changed}), encoding="utf-8")  # which is YAML, too
-                message = refusal(path)
+                message = why_not(path)
                 room = ("does not fit into this machine", " workers need about ", " processes and threads ")
                 if not any(word in message for word in (name, *room)):
                     unexplained[experiment, kind, name] = message
@@ -70,7 +70,7 @@ def test_any_number_of_a_load_or_a_variant_times_a_million_is_refused(tmp_path: 
     assert {("burst.js", "burst"), ("", "per_second"), ("gunicorn-gthread", "threads")} <= tried
 
 
-def refusal(path: Path) -> str:
+def why_not(path: Path) -> str:
     """Return why a file is refused, in full length too; empty when it is not."""
     try:
         experiment = read_experiment(path)
@@ -89,11 +89,6 @@ def test_every_experiment_fits_into_a_small_machine(name: str) -> None:
         assert lay_out(
             experiment, memory=this_machine(total_mib=8192, available_mib=available_mib), jobs=8, full=full
         ).trials
-
-
-def test_a_newcomers_first_experiment_fits_beside_a_browser() -> None:
-    """With 8 GiB, of which 3 are available."""
-    assert lay_out(load_experiment("heavy-mix"), memory=this_machine(total_mib=8192, available_mib=3072), jobs=8).trials
 
 
 def test_of_a_large_machine_no_more_than_four_gibibytes_stay_free() -> None:
@@ -190,15 +185,7 @@ def refused(folder: Path, script: str, settings: str, change: tuple[str, str]) -
     """Return the message with which an experiment is refused after a change."""
     text = GOOD.replace("SCRIPT", script).replace("SETTINGS", settings)
     assert change[0] in text
-    return refusal_of(folder, text.replace(*change))
-
-
-def refusal_of(folder: Path, text: str) -> str:
-    """Return the message with which an experiment is refused."""
-    (folder / "mine.yaml").write_text(text)
-    with pytest.raises(WrongUse) as caught:
-        read_experiment(folder / "mine.yaml")
-    return caught.value.message
+    return refusal(read_experiment, folder / "mine.yaml", text.replace(*change))
 
 
 def test_each_rule_of_a_load_has_its_message(tmp_path: Path) -> None:
@@ -246,16 +233,10 @@ WRONG_CLASSES = [
 ]
 
 
-def test_users_who_never_pause_are_no_rate() -> None:
-    """How many requests they send depends on the answers."""
-    K6_SCRIPTS["user-service.js"].check("user-service.js", {"classes": '{"a": {"path": "/", "users": 900}}'}, 1)
-    K6_SCRIPTS["classes.js"].check("classes.js", {"classes": '{"a": {"users": 900}}'}, 1)
-
-
 def test_each_rule_of_a_class_has_its_message(tmp_path: Path) -> None:
     files = [OF_CLASSES.replace("CLASS", one) for one in WRONG_CLASSES]
 
-    assert listed(refusal_of(tmp_path, one) for one in files) == snapshot("""\
+    assert listed(refusal(read_experiment, tmp_path / "mine.yaml", one) for one in files) == snapshot("""\
 mine.yaml:5: load.classes.page: give either users or per_second: who sends these requests, or how many come
     per second
 mine.yaml:5: load.classes.page.users: 100,000,000 must be a whole number from 1 to 100,000, e.g. users: 1
@@ -316,13 +297,11 @@ def test_a_script_without_an_entry_is_told_from_one_that_does_not_exist(
 ) -> None:
     assert [*K6_SCRIPTS][-1] == "visits.js"  # so that the order stays when it comes back
     monkeypatch.delitem(K6_SCRIPTS, "visits.js")
-    (tmp_path / "mine.yaml").write_text(GOOD.replace("SCRIPT", "visits.js").replace("SETTINGS", VISITS))
 
-    with pytest.raises(WrongUse) as caught:
-        read_experiment(tmp_path / "mine.yaml")
+    said = refused(tmp_path, "visits.js", VISITS, ("", ""))
 
-    assert caught.value.message.startswith(
-        "mine.yaml:4: load.script: k6/visits.js has no declaration in stampede/experiment/loads/scripts.py; there are "
+    assert said.startswith(
+        "mine.yaml:4: load.script: k6/visits.js has no declaration in stampede/experiment/loads/scripts"
     )
 
 

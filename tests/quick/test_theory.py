@@ -50,12 +50,6 @@ def test_mmc(threads: int, rate: float) -> None:
     assert (waits(rows) > 0.5).mean() == pytest.approx(longer, rel=0.05)
 
 
-def test_mg1() -> None:
-    rows = simulate(one_class(Open(0.6), Uniform(0.0, 2.0)), 600_000, 2)
-
-    assert waits(rows).mean() == pytest.approx(formulas.mg1_wait(0.6, 1.0, 4 / 3), rel=0.05)
-
-
 def test_a_mixture_of_classes_is_one_mg1_queue() -> None:
     mean, square = formulas.of_mixture([0.2, 2.0], [0.75, 0.25])
     model = QueueingSystem(
@@ -231,14 +225,6 @@ def test_a_request_takes_the_connection_that_was_used_last() -> None:
     assert len(set(simulate(apart, 60, 0).worker)) == 16
 
 
-def test_a_balancer_keeps_no_more_connections_than_it_may() -> None:
-    """Two of three connections find room when they fall idle; the third is opened anew, and each worker gets some."""
-    rows = simulate(one_class(Closed(3, Exponential(0.1)), Exponential(0.1), workers=8, threads=3, idle_kept=2), 600, 4)
-
-    assert len(set(rows.worker)) == 8
-    assert waits(rows).max() == 0
-
-
 def test_workers_that_close_idle_connections_let_nobody_wait_beside_a_free_thread() -> None:
     """Eight threads for seven users, so one is always free: kept connections make light requests wait for heavy."""
 
@@ -251,20 +237,6 @@ def test_workers_that_close_idle_connections_let_nobody_wait_beside_a_free_threa
 
     assert waiting() > 0.05
     assert waiting(max_connections=2, closes_idle_when_full=True) == 0
-
-
-def test_workers_that_close_idle_connections_keep_them_while_they_have_time() -> None:
-    closes = one_class(
-        Closed(1, Constant(0.5)),
-        Constant(0.1),
-        workers=4,
-        threads=2,
-        max_connections=2,
-        idle_kept=16,
-        closes_idle_when_full=True,
-    )
-
-    assert len(set(simulate(closes, 60, 3).worker)) == 1
 
 
 def test_recorded_requests_are_replayed() -> None:

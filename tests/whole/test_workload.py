@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
-from http.client import HTTPConnection
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -269,19 +268,6 @@ def test_a_call_waits_for_the_other_service(api: ModuleType) -> None:
     assert api.STALLS.exists() is False
 
 
-@pytest.mark.parametrize("query", ["", "?delay=", "?delay=soon", "?delay=-1", "?delay=nan", "?delay=31"])
-def test_the_service_refuses_a_delay_that_is_none_and_does_not_count_it(api: ModuleType, query: str) -> None:
-    connection = HTTPConnection(*workload.API)
-    connection.request("GET", f"/{query}")
-    response = connection.getresponse()
-
-    given = query.removeprefix("?delay=")
-    assert response.status == 400
-    assert json.load(response) == {"error": f"delay={given} is not between 0 and 30"}
-    assert api.Handler.schedule._first_stall is None
-    connection.close()
-
-
 def test_a_call_that_nobody_answers_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -291,12 +277,6 @@ def test_a_call_that_nobody_answers_is_a_failure(monkeypatch: pytest.MonkeyPatch
 
     assert status == "504 Gateway Timeout"
     assert answer == {"error": "127.0.0.1 did not answer: [Errno 111] Connection refused"}
-
-
-def test_a_call_that_is_answered_with_an_error_is_a_failure(api: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(api.Handler, "do_GET")
-
-    assert get("/call") == ("504 Gateway Timeout", {"error": "127.0.0.1 answered 501"})
 
 
 def test_the_service_stalls_on_its_schedule_and_writes_down_what_was_met(api: ModuleType) -> None:
@@ -321,14 +301,6 @@ def calls_at_once(number: int) -> list[dict[str, float]]:
 
     with ThreadPoolExecutor(number) as pool:
         return list(pool.map(one, range(number)))
-
-
-def test_calls_that_share_one_device_take_turns(api: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "ONE_DEVICE", True)
-
-    called = calls_at_once(3)
-
-    assert max(one["ended"] for one in called) - min(one["began"] for one in called) >= 3 * 0.2
 
 
 def test_a_device_works_on_each_call_for_a_slice_in_turn(api: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -470,14 +442,6 @@ def test_a_background_task_sleeps_after_the_answer_in_the_pool(
 
 
 ON_THE_LOOP = {"LAB_APP": "django_app:asynchronous"}
-
-
-@pytest.mark.parametrize("name", ["sync", "asynchronous"])
-@pytest.mark.usefixtures("workers")
-def test_fastapi_does_for_a_post_what_it_does_for_a_get(fastapi_app: ModuleType, name: str) -> None:
-    [answer] = answers(getattr(fastapi_app, name), ["/?delay=0"], "POST")
-
-    assert (answer.status_code, answer.json()["worker"]) == (200, os.getpid())
 
 
 @pytest.fixture(
