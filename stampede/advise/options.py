@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from stampede.advise.offered import OfferedLoad
-from stampede.plan.placement import FREE_SHARE
+from stampede.plan import FREE_SHARE
 from stampede.predict.options import OPTION_KINDS, OptionKind
 from stampede.servers import KINDS
 from stampede.servers.base import SERVER_MIB, THREAD_MIB, Variant

@@ -19,8 +19,7 @@ from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment
 from stampede.experiment.variations import generated_on
 from stampede.paths import COMPOSE_FILE
-from stampede.plan import PlannedTrial, lay_out
-from stampede.plan.placement import MemoryBudget, MemoryBudgets, assign
+from stampede.plan import MemoryBudget, MemoryBudgets, PlannedTrial, assign, lay_out
 from stampede.records.run import Exchange
 from stampede.run.trial.compose import on_machine, split_over_machines
 from tests.told import Told

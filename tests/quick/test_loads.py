@@ -1,4 +1,4 @@
-"""experiment.loads, plan.placement: what would harm the machine is refused before it starts, with the reckoning."""
+"""experiment.loads, plan: what would harm the machine is refused before it starts, with the reckoning."""
 
 import json
 import re
@@ -17,8 +17,7 @@ from stampede.experiment.file import load_experiment, names, read_experiment
 from stampede.experiment.loads.script import RATE_MAX_RPS, Described, Number, Word, WrongSetting
 from stampede.experiment.loads.scripts import CLIENT_SCRIPTS, K6_SCRIPTS
 from stampede.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
-from stampede.plan import lay_out
-from stampede.plan.placement import MemoryBudget, MemoryBudgets
+from stampede.plan import MemoryBudget, MemoryBudgets, lay_out
 from stampede.records.classes import Between, LoadClass, Range
 from stampede.records.traffic import of_classes
 from tests.wrong import allowed, listed, refusal, shown, wrong_values
