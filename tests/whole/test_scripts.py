@@ -7,8 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
@@ -188,39 +189,52 @@ CONFUSED: list[tuple[dict[str, tuple[int, str]], str | None]] = [
 """What a page answers to which method, with status and body, and what visits.js throws."""
 
 
-@pytest.fixture(scope="module")
-def visited(box_of: BoxOf) -> list[tuple[Done, set[str]]]:
-    """Visit every page of CONFUSED for a second, and return how k6 ended and by which methods the page was asked."""
-    asked: list[set[str]] = [set() for _ in CONFUSED]
+@contextmanager
+def serving(answers: Callable[[str, str, str], tuple[int, str, Mapping[str, str]] | None]) -> Iterator[str]:
+    """Serve status, text and headers that answer a method, a path and a body (None: nothing), and yield the address."""
 
     class Page(BaseHTTPRequestHandler):
         def answer(self) -> None:
-            number = int(self.path.split("/")[1])
-            asked[number].add(self.command)
-            status, body = CONFUSED[number][0][self.command]
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            said = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+            if not (told := answers(self.command, self.path, said)):
+                return
+            status, text, headers = told
             self.send_response(status)
-            self.send_header("Lab-Served", "{}")
-            self.send_header("Content-Length", str(len(body)))
+            for name, value in {"Content-Length": str(len(text)), **headers}.items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body.encode())
+            self.wfile.write(text.encode())
 
         do_GET = do_POST = answer  # noqa: N815  # http.server's own names
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def visited(box_of: BoxOf) -> list[tuple[Done, set[str]]]:
+    """Visit every page of CONFUSED for a second, and return how k6 ended and by which methods the page was asked."""
+    asked: list[set[str]] = [set() for _ in CONFUSED]
+
+    def answer(method: str, path: str, _: str) -> tuple[int, str, Mapping[str, str]]:
+        number = int(path.split("/")[1])
+        asked[number].add(method)
+        return *CONFUSED[number][0][method], {"Lab-Served": "{}"}
+
     given = {
         "RATES_PER_S": "2", "STEP_LASTS_S": "1", "TIMEOUT_S": "1", "USERS_MAX": "2", "GRACE_S": "8",
         "START_AT_MS": "0", "DURATION": "1s",
     }  # fmt: skip
     box = box_of(K6_IMAGE, "host")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server, ThreadPoolExecutor(len(CONFUSED)) as pool:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        urls = [f"http://127.0.0.1:{server.server_port}/{number}" for number in range(len(CONFUSED))]
+    with serving(answer) as address, ThreadPoolExecutor(len(CONFUSED)) as pool:
+        urls = [f"{address}/{number}" for number in range(len(CONFUSED))]
         command = "exec k6 run --quiet --address '' /k6/visits.js"
         done = list(pool.map(lambda url: box.run(command, given | {"LAB_URL": url}), urls))
-        server.shutdown()
     return list(zip(done, asked, strict=True))
 
 
@@ -267,33 +281,19 @@ def test_users_log_in_as_browsers_do_or_say_why_they_cannot(box_of: BoxOf) -> No
     """The hidden fields of the form are sent, also if another form comes first. Cookies for HTTPS count, too."""
     sent: list[str] = [""] * len(LOGINS)
 
-    class Page(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            number = int(self.path.split("/")[1])
-            status, body, headers = LOGINS[number][1][self.command]
-            if said := self.rfile.read(int(self.headers.get("Content-Length", 0))):
-                sent[number] = "&".join(sorted(said.decode().split("&")))
-            self.send_response(status)
-            for name, value in ({"Content-Length": str(len(body))} | headers).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        do_GET = do_POST = answer  # noqa: N815  # http.server's own names
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
+    def answer(method: str, path: str, said: str) -> tuple[int, str, Mapping[str, str]]:
+        number = int(path.split("/")[1])
+        if said:
+            sent[number] = "&".join(sorted(said.split("&")))
+        return LOGINS[number][1][method]
 
     secrets = quote(json.dumps({"PASSWORD": "hush hush&"}))
     given = {"SESSIONS": "2", "DURATION": "1s", "GRACE_S": "1", "START_AT_MS": "0", "LAB_SECRETS": secrets}
     box = box_of(K6_IMAGE, "host")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = {"LAB_URL": f"http://127.0.0.1:{server.server_port}"}
+    with serving(answer) as address:
         logins = [{"LOGIN": json.dumps({**login, "path": f"/{number}/"})} for number, (login, *_) in enumerate(LOGINS)]
         command = "k6 run --quiet --address '' /k6/lib/login.js; cat /tmp/sessions.json"
-        done = list(box.each(command, [given | url | login for login in logins]))
-        server.shutdown()
+        done = list(box.each(command, [given | {"LAB_URL": address} | login for login in logins]))
 
     told = [json.loads(one.stdout) for one in done]
     assert [len(sessions) for sessions in told] == [2] * 4 + [1] * 5
@@ -323,30 +323,21 @@ def test_run_keeps_all_requests_and_what_was_dropped_and_writes_few_tags(box_of:
     asked: list[str] = []
     over = threading.Event()
 
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            if len(asked) > 2:
-                over.wait(PATIENCE_S)
-                return
-            self.send_response({1: 200, 2: 503}[len(asked)])
-            self.send_header("Lab-Served", json.dumps(SERVED))
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
+    def answer(_method: str, path: str, _: str) -> tuple[int, str, Mapping[str, str]] | None:
+        asked.append(path)
+        if len(asked) > 2:
+            over.wait(PATIENCE_S)
+            return None
+        return {1: 200, 2: 503}[len(asked)], "", {"Lab-Served": json.dumps(SERVED)}
 
     load = Load(classes={"arrival": {"per_second": 10, "users_max": 2}}, duration=Durations(short="3s", full="3s"))
     given = load.environment() | load.derived_environment("3s") | {
         "GRACE_S": "0", "START_AT_MS": "0", "DURATION": "3s", "LAB_POINTS": "json", "LAB_K6_MEMORY": "130m",
     }  # fmt: skip
     box = box_of(K6_IMAGE, "host")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        done = box.run(WRITTEN_BY_RUN, given | {"LAB_URL": f"http://127.0.0.1:{server.server_port}"})
+    with serving(answer) as address:
+        done = box.run(WRITTEN_BY_RUN, given | {"LAB_URL": address})
         over.set()
-        server.shutdown()
     gogc, limit, *processor = [line for line in done.stdout.splitlines() if not line.startswith("{")]
     points = [line for line in done.stdout.splitlines(keepends=True) if line.startswith("{")]
     (tmp_path / "points-2.json.gz").write_bytes(gzip.compress("".join(points).encode()))
