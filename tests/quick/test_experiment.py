@@ -482,11 +482,13 @@ NO_VALUES = [
     ("A title", '"\\ud800"'),
     ("A title", "A\x07"),
     ("question: Why?\n", "question: Why?\nsource: " + "[" * 3000 + "]" * 3000 + "\n"),
+    *((GOOD, deep) for deep in ("[" * 100_000, "- " * 100_000, "{a: " * 100_000)),
     (GOOD, "title: A title\nload: {script: x\n"),
 ]  # fmt: skip
 
 
 def test_what_looks_like_a_value_and_is_none_is_named_with_its_line(tmp_path: Path) -> None:
+    """What is nested so deeply would end the process in the composer of LibYAML."""
     assert listed(refused(tmp_path, GOOD.replace(*one, 1)) for one in NO_VALUES) == snapshot("""\
 mine.yaml:9: not valid YAML: 'x' cannot be read as bool
 mine.yaml:9: not valid YAML: '2020-13-45' cannot be read as timestamp
@@ -494,6 +496,9 @@ mine.yaml:9: not valid YAML: the number has more than 63 bits
 mine.yaml:1: not valid YAML: the text must not contain '\\x1b'
 mine.yaml:1: not valid YAML: found invalid Unicode character escape code
 mine.yaml: not valid YAML: control characters are not allowed (#x0007)
+mine.yaml: not valid YAML: it is nested too deeply
+mine.yaml: not valid YAML: it is nested too deeply
+mine.yaml: not valid YAML: it is nested too deeply
 mine.yaml: not valid YAML: it is nested too deeply
 mine.yaml:3: not valid YAML: did not find expected ',' or '}'
 """)
