@@ -3,8 +3,10 @@
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from stampede.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from stampede.plan import MemoryBudget, MemoryBudgets, lay_out
 from stampede.records.classes import Between, LoadClass, Range
 from stampede.records.traffic import of_classes
+from stampede.servers.gunicorn import GunicornSync
 from tests.wrong import allowed, listed, refusal, shown, wrong_values
 
 TIMES = 10**6
@@ -338,6 +341,18 @@ def test_a_trial_that_does_not_fit_is_refused_with_the_reckoning() -> None:
     assert caught.value.hint == (
         "Reduce the users, the replicas, memory_mib or the duration of the load, or end other programs."
     )
+
+
+def test_services_beside_an_own_application_need_memory_too() -> None:
+    class WithDatabase(GunicornSync):
+        @property
+        def workload(self) -> Any:
+            return SimpleNamespace(memory_mib={"beside-db": 900})
+
+    [trial] = lay_out(load_experiment("heavy-mix"), variants=["one-process"]).trials
+    trial = replace(trial, variant=WithDatabase(server="gunicorn-sync", workers=1))
+
+    assert "(gunicorn 256, nginx 256, k6 133, beside-db 900)" in str(this_machine(2000, 1900).problem([trial]))
 
 
 def test_fewer_variants_run_side_by_side_where_more_do_not_fit() -> None:
