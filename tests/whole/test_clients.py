@@ -19,7 +19,6 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import duckdb
-import psutil
 import pytest
 
 from stampede.evaluate.read.rows import UnreadablePoints, write_requests
@@ -38,19 +37,10 @@ POINTS = "points-client.json.gz"
 
 def start(client: str, results: Path, server: str, **changed: str | None) -> subprocess.Popen[str]:
     """Start a client with settings of which some are changed, or left out where they are None."""
-    settings: dict[str, str | None] = {
-        "LAB_SERVER": server,
-        "CONNECTIONS": "2",
-        "DURATION": "1s",
-        "GRACE_S": "55",
-        "START_AFTER": "0s",
-        "SILENT_S": "0.4",
-        "LINGER_S": "0.4",
-        "PAUSE_S": "0",
-        "KIB": "64",
-        "UPLOAD_S": "0.4",
-        **changed,
-    }
+    given = (
+        "CONNECTIONS=2 DURATION=1s GRACE_S=55 START_AFTER=0s SILENT_S=0.4 LINGER_S=0.4 PAUSE_S=0 KIB=64 UPLOAD_S=0.4"
+    )
+    settings = dict(each.split("=") for each in given.split()) | {"LAB_SERVER": server} | changed
     env = os.environ | {name: value for name, value in settings.items() if value is not None}
     command = [sys.executable, str(ROOT / "clients" / f"{client}.py"), str(results / POINTS)]
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -357,22 +347,6 @@ def test_a_signal_cuts_off_what_is_in_flight_and_leaves_complete_points(
         ("1-1", "no answer before the end of the run"),
         ("2-1", "no answer before the end of the run"),
     }
-
-
-def test_a_signal_during_the_silence_leaves_complete_points_without_requests(tmp_path: Path) -> None:
-    with scripted() as server:
-        process = start("silent", tmp_path, server.address, SILENT_S="3600", DURATION="1h")
-        server.wait_for(lambda visit: visit.accepted, visits=2)
-        wait_until_asleep(process)
-        process.send_signal(signal.SIGTERM)
-        assert finish(process) == (130, "")
-
-    assert rows(tmp_path) == []
-
-
-def wait_until_asleep(process: subprocess.Popen[str]) -> None:
-    """Wait until a client has nothing left to do: the kernel accepts a connection before the client knows of it."""
-    wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING)
 
 
 def test_points_of_a_killed_client_are_refused(tmp_path: Path) -> None:

@@ -289,20 +289,6 @@ def test_the_service_stalls_on_its_schedule_and_writes_down_what_was_met(api: Mo
     assert api.STALLS.read_text() == "".join(f"{began}.000000 {began + 2}.000000\n" for began in (1001, 1021, 1031))
 
 
-def calls_at_once(number: int) -> list[dict[str, float]]:
-    """Make some calls of 0.2 s at the same moment, and return when each began and ended."""
-    together = threading.Barrier(number)
-
-    def one(_: int) -> dict[str, float]:
-        together.wait()
-        status, answer = get("/call", "delay=0.2")
-        assert status == "200 OK"
-        return answer
-
-    with ThreadPoolExecutor(number) as pool:
-        return list(pool.map(one, range(number)))
-
-
 def test_a_device_works_on_each_call_for_a_slice_in_turn(api: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of three at once takes about three times as long as one alone."""
     now_s, done = [0.0], list[float]()
@@ -337,7 +323,10 @@ def test_calls_that_share_no_device_do_not_wait_for_each_other(
     together = threading.Barrier(3)
     monkeypatch.setattr(api, "time", SimpleNamespace(sleep=lambda _: together.wait(), time=time.time))
 
-    assert len(calls_at_once(3)) == 3
+    with ThreadPoolExecutor(3) as pool:
+        called = list(pool.map(lambda _: get("/call", "delay=0.2")[0], range(3)))
+
+    assert called == ["200 OK"] * 3
 
 
 def turns_meanwhile(path: str, query: str) -> int:
@@ -569,34 +558,30 @@ def at_once(app: Any, number: int) -> int:
     return max(sum(began <= moment < ended for began, ended in times) for moment, _ in times)
 
 
-class Connections(ModuleType):
-    """In the place of servers/app/connections.py: a pool of one connection, which nobody waits for."""
+class NoConnection(workload.Failure):
+    """As in servers/app/connections.py."""
 
-    def __init__(self) -> None:
-        super().__init__("connections")
-        self.free = 1
-        self.asked: list[float] = []
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
 
-    class NoConnection(workload.Failure):
-        """As in servers/app/connections.py."""
 
-        status = HTTPStatus.INTERNAL_SERVER_ERROR
+def one_connection(asked: list[float], free: list[str]) -> SimpleNamespace:
+    """Return what stands in for servers/app/connections.py: a pool of one connection, which nobody waits for."""
 
     @contextmanager
-    def taken(self) -> Iterator[str]:
-        """Take the connection, and return it."""
-        if not self.free:
-            raise self.NoConnection("QueuePool limit reached")
-        self.free -= 1
+    def taken() -> Iterator[str]:
+        if not free:
+            raise NoConnection("QueuePool limit reached")
+        connection = free.pop()
         try:
-            yield "it"
+            yield connection
         finally:
-            self.free += 1
+            free.append(connection)
 
-    def query(self, connection: str, takes_s: float) -> None:
-        """Note a query that has the connection."""
-        assert (connection, self.free) == ("it", 0)
-        self.asked.append(takes_s)
+    def query(connection: str, takes_s: float) -> None:
+        assert (connection, free) == ("it", [])
+        asked.append(takes_s)
+
+    return SimpleNamespace(NoConnection=NoConnection, taken=taken, query=query)
 
 
 @pytest.mark.usefixtures("workers")
@@ -604,13 +589,13 @@ class Connections(ModuleType):
 def test_a_query_has_a_connection_for_itself_and_fails_without_one(
     fastapi_app: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, asked: list[float]
 ) -> None:
-    pool = Connections()
-    monkeypatch.setitem(sys.modules, "connections", pool)
+    queries, free = list[float](), ["it"]
+    monkeypatch.setitem(sys.modules, "connections", one_connection(queries, free))
 
     [answer] = answers(getattr(fastapi_app, name), ["/query?takes=0.5"])
 
-    assert (answer.status_code, answer.json()["worker"], pool.asked, pool.free) == (200, os.getpid(), asked, 1)
-    pool.free = 0
+    assert (answer.status_code, answer.json()["worker"], queries, free) == (200, os.getpid(), asked, ["it"])
+    free.clear()
     [answer] = answers(getattr(fastapi_app, name), ["/query?takes=0.5"])
     said = "QueuePool limit reached"
     assert (answer.status_code, answer.json(), answer.headers["Lab-Error"]) == (500, {"error": said}, said)
