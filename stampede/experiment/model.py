@@ -176,7 +176,7 @@ class Load(Script):
     """One way to send requests: classes of requests, or a k6 script and its settings; for a duration."""
 
     classes: dict[Name, LoadClass] = Field(
-        {}, max_length=20, description="The requests by class, in place of a script."
+        {}, max_length=20, description="The requests by the name of their class, in place of script and settings."
     )
     script: str = Field(CLASSES, description="The program that sends them.", json_schema_extra={"enum": [*K6_SCRIPTS]})
     duration: Durations
@@ -185,7 +185,7 @@ class Load(Script):
     api: Api | None = Field(None, description="A service that the application calls.")
     database: Database | None = Field(None, description="The application's database.")
     overloads: bool = Field(False, description="true: servers cannot answer all of it; failed requests are findings.")
-    relative: Relative | None = Field(None, description="A capacity, in the place of first_per_s and last_per_s.")
+    relative: Relative | None = Field(None, description="The capacity that sets first_per_s and last_per_s.")
     variants: list[Name] = Field([], description="The variants that are measured under this load; left out: all.")
 
     programs = (K6, K6_SCRIPTS)
@@ -276,7 +276,7 @@ class Experiment(Model):
     loads: dict[Name, Load] = Field({}, description="The loads by name, if the experiment has several loads.")
     parallel: bool = Field(False, description="true: requests only sleep, so variants may be measured side by side.")
     burns: bool = Field(
-        False, description="true: requests that compute use a core, also if there are few (CPU=hold: not)."
+        False, description="true: requests that compute use a core, also where there are few; CPU=hold changes it."
     )
     trials: int = Field(5, ge=1, le=1000, description="How often each variant is measured by default.")
     variants: dict[Name, Server] = Field(min_length=1)

@@ -86,7 +86,7 @@ class Asgi(AsgiApplication, Replaced):
         "an async def on the loop, or a thread that listens on a port of its own.",
     )  # fmt: skip
     keepalive_s: int = Field(5, ge=1, le=3600, description="How many seconds uvicorn keeps an idle connection open.")
-    limit_concurrency: int = Field(0, ge=0, le=65535, description="Connections at which uvicorn answers 503; 0: none.")
+    limit_concurrency: int = Field(0, ge=0, le=65535, description="Connections at which uvicorn answers 503; 0: never.")
     backpressure: int | None = Field(None, ge=1, le=65535, description="Most connections of one worker of granian.")
 
     service: ClassVar[str] = "asgi"

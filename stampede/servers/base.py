@@ -127,7 +127,7 @@ class Variant(Model, ABC):
     max_conns: int = Field(
         0, ge=0, le=65535, description="Most requests on a socket at once; nginx refuses more, haproxy queues; 0: any."
     )
-    queue_timeout_s: int = Field(3600, ge=1, le=86400, description="Seconds that haproxy queues a request, then: 503.")
+    queue_timeout_s: int = Field(3600, ge=1, le=86400, description="Seconds that haproxy queues a request; then 503.")
     cpus: Cpus = 1
     memory_mib: MemoryMib = 256
     somaxconn: int = Field(4096, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
