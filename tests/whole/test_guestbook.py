@@ -207,6 +207,13 @@ def test_a_server_does_not_start_while_another_one_never_ends_migrating(tmp_path
     )  # fmt: skip
 
 
+def test_a_server_does_not_start_with_a_database_that_cannot_be_opened(tmp_path: Path) -> None:
+    done = migrate(tmp_path / "nowhere")
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "The database in-a-file cannot be migrated: unable to open database file"
+
+
 @pytest.mark.parametrize(
     ("database", "app"), [("", "django_app:app"), ("mariadb", "django_app:app"), ("mariadb", "fastapi_app:sync")]
 )
