@@ -1,8 +1,6 @@
 """clients: some that misbehave as k6 cannot, and rows that stampede.evaluate.read.rows makes of their points."""
 
 import errno
-import gzip
-import json
 import os
 import signal
 import socket
@@ -22,7 +20,7 @@ import duckdb
 import pytest
 
 from stampede.evaluate.read.rows import UnreadablePoints, write_requests
-from stampede.paths import K6, ROOT, SERVERS
+from stampede.paths import ROOT, SERVERS
 from tests.conftest import PATIENCE_S, wait_until
 
 sys.path.insert(0, str(SERVERS / "app"))
@@ -199,25 +197,6 @@ def test_the_labs_own_application_answers_a_client_in_rows_of_its_class(client: 
         assert before <= row["began"] <= row["ended"]
         assert row["overhead_ms"] == row["duration_ms"] >= (row["ended"] - row["began"]) * 1000 - 0.01
         assert (row["answered"] - row["sent"]).total_seconds() * 1000 == pytest.approx(row["duration_ms"], abs=1000)
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_points_have_the_fields_of_k6s_and_all_metadata_are_texts(client: str, tmp_path: Path) -> None:
-    with scripted() as server:
-        assert finish(start(client, tmp_path, server.address, DURATION="0.1s")) == (0, "")
-
-    lines = [json.loads(line) for line in gzip.decompress((tmp_path / POINTS).read_bytes()).splitlines()]
-
-    assert {tuple(line) for line in lines} == {("metric", "type", "data")}
-    assert {tuple(line["data"]["tags"].items()) for line in lines} == {(("request", client),)}
-    fields = {line["metric"]: set(line["data"]["metadata"]) for line in lines}
-    assert fields["request_sent"] == {"id", "asked_ms"}
-    assert fields["request_answered"] - fields["request_sent"] == {
-        *("status", "blocked_ms", "connecting_ms", "worker", "thread", "connection", "began", "ended", "server")
-    }
-    assert {type(value) for line in lines for value in line["data"]["metadata"].values()} == {str}
-    script = (K6 / "lib" / "request.js").read_text()
-    assert [name for name in fields["request_answered"] if name not in script] == []
 
 
 def test_a_silent_client_says_nothing_until_its_silence_is_over_and_begins_anew(tmp_path: Path) -> None:
