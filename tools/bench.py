@@ -30,13 +30,12 @@ from playwright.sync_api import sync_playwright
 from python_on_whales import Container, DockerClient
 
 from stampede.docker.images import K6
-from stampede.experiment.loads.k6 import K6_SCRIPTS
-from stampede.experiment.loads.script import as_variables
+from stampede.experiment.loads.script import REQUEST_MIB, USER_MIB, as_variables
+from stampede.experiment.loads.scripts import K6_SCRIPTS
 from stampede.logs.formats import HEAD
 from stampede.paths import K6 as SCRIPTS
 from stampede.paths import ROOT, SERVERS
 from stampede.records.folder import read_trial, trial_folders
-from stampede.servers.limits import REQUEST_MIB, USER_MIB
 from stampede.theory.model import Class, Exponential, Open, QueueingSystem, Servers, WorkStep
 from stampede.theory.simulate import simulate_in_chunks
 from tools.browser import chromium, free_port
@@ -621,7 +620,7 @@ def write_points_with_k6(folder: Path) -> int:
 
 
 def memory_of_k6(folder: Path) -> None:
-    """Measure k6's memory for each virtual user and for each request, which ``servers.limits`` has as constants."""
+    """Measure k6's memory for each virtual user and for each request, which are constants of load scripts."""
     with static_nginx(folder) as network:
         few, many = (
             [peak_of_k6(folder, network, sending("10s", user={"users": users, "pause_s": 2}))[0] for _ in range(3)]
@@ -638,8 +637,14 @@ def memory_of_k6(folder: Path) -> None:
         "Memory of k6",
         [
             ("k6 with 10 virtual users", spread(few, "MiB")),
-            ("each further virtual user", f"{each_user:.2f} MiB (constant in stampede.servers.limits: {USER_MIB})"),
-            ("each request", f"{each_request:.2f} KiB (constant in stampede.servers.limits: {1024 * REQUEST_MIB:.2f})"),
+            (
+                "each further virtual user",
+                f"{each_user:.2f} MiB (constant in experiment.loads.script: {USER_MIB})",
+            ),
+            (
+                "each request",
+                f"{each_request:.2f} KiB (constant in experiment.loads.script: {1024 * REQUEST_MIB:.2f})",
+            ),
         ],
     )
 

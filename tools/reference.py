@@ -19,9 +19,8 @@ from stampede.cli.help import GROUPS
 from stampede.docker.facts import combinations
 from stampede.evaluate.metrics import METRICS
 from stampede.experiment.file import editor_schema, load_experiment, names
-from stampede.experiment.loads.clients import CLIENT_SCRIPTS
-from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import LoadScript, as_variables, request_environment
+from stampede.experiment.loads.scripts import CLIENT_SCRIPTS, K6_SCRIPTS
 from stampede.logs.format_strings import DIALECTS
 from stampede.logs.formats import CSV, FORMATS, FREE, JSON_FORMATS, LOGFMT, LTSV, Format
 from stampede.paths import CLIENTS, EXPERIMENTS, K6, ROOT

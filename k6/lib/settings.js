@@ -1,4 +1,4 @@
-// Settings come from the environment. A script does not start if a setting is missing. stampede/experiment/loads/k6.py
+// Settings come from the environment. A script does not start if a setting is missing. stampede/experiment/loads/scripts.py
 // declares which values are allowed, and computes values that follow from several settings or from the duration.
 
 // A text, e.g. text('ASKS').

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
-from stampede.servers.base import Balance
-from stampede.servers.limits import WORKER_MIB
+from stampede.servers.base import WORKER_MIB, Balance
 from stampede.theory.model import Bursts, Class, Closed, Open
 
 

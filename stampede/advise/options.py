@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from stampede.advise.offered import OfferedLoad
+from stampede.plan import FREE_SHARE
 from stampede.predict.options import OPTION_KINDS, OptionKind
 from stampede.servers import KINDS
-from stampede.servers.base import Variant
-from stampede.servers.limits import FREE_SHARE, SERVER_MIB, THREAD_MIB
+from stampede.servers.base import SERVER_MIB, THREAD_MIB, Variant
 
 MOST_WORKERS = 32
 

@@ -21,8 +21,7 @@ from stampede.records.classes import Between, Classes, RequestClass, as_json
 from stampede.records.mistakes import Place, Wording, reason_of
 from stampede.records.model import Model
 from stampede.resources import LEAST, Found
-from stampede.servers.base import Balance
-from stampede.servers.limits import WORKER_MIB
+from stampede.servers.base import WORKER_MIB, Balance
 
 ONE_PROCESS = 0.7
 """A process whose threads compute for more than this part of the time is too few: they share one interpreter lock."""

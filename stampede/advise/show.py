@@ -24,7 +24,7 @@ from stampede.records.plural import plural
 from stampede.report.tables import Table
 from stampede.report.terminal import terminal_table
 from stampede.report.wording import number, percent
-from stampede.servers.limits import SERVER_MIB
+from stampede.servers.base import SERVER_MIB
 
 MOST_WAYS = 7
 MOST_CLASSES = 2

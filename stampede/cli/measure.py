@@ -28,7 +28,7 @@ def run(
     from stampede.docker.cluster.ready import cores_for_servers, find_machines, use_cluster  # noqa: PLC0415
     from stampede.docker.engine import default_jobs  # noqa: PLC0415
     from stampede.experiment.variations import generated_on  # noqa: PLC0415
-    from stampede.plan.placement import load_machines  # noqa: PLC0415
+    from stampede.plan import machines_for  # noqa: PLC0415
 
     options.check()
     command = options.command(f"stampede run {name}")
@@ -38,7 +38,7 @@ def run(
         experiment = load_experiment(name)
         experiment = options.adapt(experiment, cores)
         if cluster:  # a load generator on each machine for load
-            experiment = generated_on(experiment, len(load_machines(machines)))
+            experiment = generated_on(experiment, len(machines_for("load", machines)))
         options = replace(options, jobs=options.jobs or default_jobs(cores))
         summary = measure(RunRequest(name, experiment, options, results, command, cluster))
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):

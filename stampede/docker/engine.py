@@ -18,8 +18,7 @@ from stampede.docker.commands import ANSWERS_WITHIN_S, Say, run_command
 from stampede.docker.facts import PLATFORM, ask_engine
 from stampede.errors import LabError
 from stampede.paths import TOOLS
-from stampede.plan.placement import MemoryBudgets
-from stampede.servers.limits import MemoryBudget
+from stampede.plan import MemoryBudget, MemoryBudgets
 
 ENGINE_LOG = Path("/var/log/stampede-dockerd.log")
 SYSTEMD = Path("/run/systemd/system")  # there if systemd starts the services of this machine

@@ -23,7 +23,7 @@ from stampede.paths import COMPOSE_FILE, ROOT, SERVERS, TOOLS
 from stampede.plan import Plan
 from stampede.servers.base import Workload
 from stampede.servers.services import filled, image_of, services
-from stampede.servers.unreleased import Unreleased, lay_out
+from stampede.servers.unreleased import Unreleased
 
 DEBIAN = "debian:trixie-slim"
 K6_RELEASE = "2.1.0"
@@ -135,7 +135,7 @@ def build_images(images: Iterable[LabImage], say: Say) -> None:
     base = contents(DEBIAN)
     for image in images:
         if image.workload:
-            image.workload.build(image.service, image.packages, image.factors, say)
+            image.workload.build(image.service, image.factors, say)
             continue
         if image.unreleased:
             build_images([image.released], say)
@@ -164,11 +164,11 @@ def _build_unreleased(image: LabImage, build: Unreleased, say: Say) -> None:
         return
     say(f"Building {image.name} from {build.name} …")
     with tempfile.TemporaryDirectory() as folder:
-        lay_out(build, program, Path(folder))
+        build.lay_out(program, Path(folder))
         shutil.copy(SERVERS / "unreleased" / "Dockerfile", folder)
         command = ["docker", "buildx", "build", "--load", "--tag", image.name, "--label", f"{INPUTS}={digest}",
                    "--build-arg", f"SERVER={released}", "--build-arg", f"PROGRAM={program}",
-                   "--build-arg", f"TAG={build.tag}", "--secret", f"id=ca_bundle,src={ca_bundle()}",
+                   "--build-arg", f"TAG={build.sha256[:12]}", "--secret", f"id=ca_bundle,src={ca_bundle()}",
                    folder]  # fmt: skip
         problem = f"{build.name} could not be installed over {released}."
         run_command(command, f"building {image.name}", problem, say)

@@ -5,15 +5,8 @@ from typing import Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
-from stampede.evaluate.metrics import (
-    OF_ALL_REQUESTS,
-    REQUESTS_BY_WORKER,
-    RESPONSE_TIME,
-    STATISTICS,
-    MetricName,
-    Statistic,
-    unit,
-)
+from stampede.evaluate import metrics
+from stampede.evaluate.metrics import STATISTICS, MetricName, Statistic
 from stampede.records.claims import Claim, Curve, Measure, Published, Quantity
 from stampede.records.model import Name
 
@@ -34,7 +27,7 @@ def _check_statistic(request_class: str | None, metric: str, stat: str) -> None:
     """Raise ValueError if the metric lacks the statistic, or if a metric of all requests has a class of request."""
     if stat not in STATISTICS[metric]:
         raise ValueError(f"metric {metric} has no stat {stat}; it has {', '.join(STATISTICS[metric])}")
-    if request_class and metric in OF_ALL_REQUESTS:
+    if request_class and metric in metrics.OF_ALL_REQUESTS:
         raise ValueError(f"metric {metric} is of all requests; leave request_class out")
 
 
@@ -63,21 +56,20 @@ class PublishedEntry(Published):
     def _says_something(self) -> Self:
         if [bool(self.stats), bool(self.counts), bool(self.completion_times)].count(True) != 1:
             raise ValueError("give exactly one of stats, counts and completion_times")
-        if self.counts and self.metric != REQUESTS_BY_WORKER.name:
+        if self.counts and self.metric != metrics.REQUESTS_BY_WORKER.name:
             raise ValueError("counts belong to metric requests_by_worker")
         for stat in self.stats:
             _check_statistic(self.request_class, self.metric, stat)
         if not self.completion_times:
-            if self.divided_by != 1 and "ms" not in {unit(self.metric, stat) for stat in self.stats}:
+            if self.divided_by != 1 and "ms" not in {metrics.unit(self.metric, stat) for stat in self.stats}:
                 raise ValueError("divided_by is for times")
             return self
-        if self.metric != RESPONSE_TIME.name:
+        if self.metric != metrics.RESPONSE_TIME.name:
             raise ValueError("completion_times belong to metric response_time")
         if self.request_class:
             raise ValueError("completion_times are of all requests; leave request_class out")
         if (least := min(self.completion_times)) <= 0:
-            problem = f"{least:g} ms is not a response time; a response time is more than 0 ms"
-            raise ValueError(f"completion_times: {problem}")
+            raise ValueError(f"completion_times: {least:g} ms must be above 0 ms, as every response time")
         for before, after in pairwise(self.completion_times):
             if after < before:
                 raise ValueError(f"completion_times are in order of completion; {after:g} ms comes after {before:g} ms")

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from math import ceil
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -11,15 +12,15 @@ from pydantic import AfterValidator, Field, StrictInt, ValidationError, model_va
 
 from stampede.errors import Misplaced, WrongUse
 from stampede.experiment.entries import ClaimEntry, CurveEntry, PublishedEntry, QuantityEntry
-from stampede.experiment.loads.clients import CLIENT_SCRIPTS
-from stampede.experiment.loads.k6 import K6_SCRIPTS
-from stampede.experiment.loads.script import RELATIVE, LoadScript, WrongSetting, as_variables, computing_class
+from stampede.experiment.loads import script as loads
+from stampede.experiment.loads.script import LoadScript, WrongSetting
+from stampede.experiment.loads.scripts import CLIENT_SCRIPTS, K6_SCRIPTS
 from stampede.paths import CLIENTS, K6
 from stampede.records.classes import LOAD_CLASSES, LoadClass
 from stampede.records.duration import in_seconds
 from stampede.records.model import ADDRESS_PATTERN, Model, Name
 from stampede.records.nearest import nearest_first
-from stampede.servers import Server, limits
+from stampede.servers import Server
 from stampede.typed import option
 
 DURATION_PATTERN = r"^[1-9][0-9]*(s|m)$"
@@ -85,22 +86,19 @@ class Script(Model):
         folder, known = self.programs
         if self.script not in known:
             there = nearest_first(self.script, list(known))
-            declared = f"has no declaration in stampede/experiment/loads/{folder.name}.py"
+            declared = "has no declaration in stampede/experiment/loads/scripts.py"
             problem = declared if self.script in {path.name for path in folder.iterdir()} else "does not exist"
             now = "; requests are described by classes now" if folder == K6 else ""
             raise Misplaced(f"{folder.name}/{self.script} {problem}; there are {there}{now}", "script")
         if taken := self.settings.keys() & SET_BY_THE_LAB:
             raise WrongSetting("the lab itself sets this; leave it out", min(taken))
-        self._check(known[self.script])
+        generators, relative = getattr(self, "generators", 1), getattr(self, "relative", None) is not None
+        known[self.script].check(self.script, self.settings, generators, relative=relative)
         return self
-
-    def _check(self, declared: LoadScript) -> None:
-        """Raise WrongSetting if the script does not allow the settings."""
-        declared.check(self.script, self.settings, generators=1)
 
     def environment(self) -> dict[str, str]:
         """Return the settings as environment variables for the script; a run's record keeps these variables."""
-        return as_variables(self.settings)
+        return loads.as_variables(self.settings)
 
     def derived_environment(self, duration: str) -> dict[str, str]:
         """Return the further variables for the script, which follow from the settings and the duration."""
@@ -115,13 +113,10 @@ class Script(Model):
 class Client(Script):
     """A client that misbehaves in ways that k6 cannot."""
 
-    script: str = Field(
-        description="The program that sends the requests.", json_schema_extra={"enum": [*CLIENT_SCRIPTS]}
-    )
+    script: str = Field(description="The program that sends requests.", json_schema_extra={"enum": [*CLIENT_SCRIPTS]})
     through_balancer: bool = Field(
-        False, description="true: it connects where the users connect, so to the balancer if there is one; "
-        "false: to the server."
-    )  # fmt: skip
+        False, description="true: it connects where the users connect; false: to the server."
+    )
 
     programs = (CLIENTS, CLIENT_SCRIPTS)
 
@@ -130,22 +125,17 @@ class Api(Model):
     """A service that the application calls, and that may stall. The times of its stalls count from the first call."""
 
     one_device: bool = Field(
-        False, description="true: it works on one call at a time, and gives each waiting call a slice of time in turn."
+        False, description="true: it works on one call at a time, and turns to the next after a while."
     )
-    first_s: float = Field(
-        0, ge=0, le=3600, description="When the first stall begins, in seconds after the first call."
-    )
-    every_s: float = Field(
-        3600, gt=0, le=3600, description="Seconds from the start of one stall to the start of the next."
-    )
+    first_s: float = Field(0, ge=0, le=3600, description="Seconds from the first call to the first stall.")
+    every_s: float = Field(3600, gt=0, le=3600, description="Seconds from the start of a stall to that of the next.")
     stall_s: float = Field(0, ge=0, le=3600, description="How long a stall lasts, in seconds; 0: it never stalls.")
     takes_s: float = Field(0, ge=0, le=30, description="How long a call during a stall takes, in seconds.")
 
     @model_validator(mode="after")
     def _stalls_end(self) -> Self:
-        if self.stall_s >= self.every_s:
-            never = f"a stall of {self.stall_s:g} s every {self.every_s:g} s never ends"
-            raise ValueError(f"{never}; stall_s must be less than every_s")
+        if (stall := self.stall_s) >= (every := self.every_s):
+            raise ValueError(f"a stall of {stall:g} s every {every:g} s never ends; stall_s must be less than every_s")
         return self
 
     def factors(self) -> dict[str, str]:
@@ -159,9 +149,7 @@ class Api(Model):
 class Database(Model):
     """The application's database, which is empty at the beginning of each trial."""
 
-    max_connections: int = Field(
-        151, ge=10, le=1000, description="The most connections at once; the database refuses further connections."
-    )
+    max_connections: int = Field(151, ge=10, le=1000, description="The most connections; it refuses further ones.")
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
@@ -188,22 +176,16 @@ class Load(Script):
     """One way to send requests: classes of requests, or a k6 script and its settings; for a duration."""
 
     classes: dict[Name, LoadClass] = Field(
-        {}, max_length=20, description="The requests by the name of their class; then script and settings are left out."
+        {}, max_length=20, description="The requests by the name of their class, in place of script and settings."
     )
-    script: str = Field(
-        CLASSES, description="The program that sends the requests.", json_schema_extra={"enum": [*K6_SCRIPTS]}
-    )
+    script: str = Field(CLASSES, description="The program that sends them.", json_schema_extra={"enum": [*K6_SCRIPTS]})
     duration: Durations
     generators: int = Field(1, ge=1, le=16, description="The number of k6 containers that share the load.")
     client: Client | None = Field(None, description="A client that misbehaves beside k6.")
     api: Api | None = Field(None, description="A service that the application calls.")
     database: Database | None = Field(None, description="The application's database.")
-    overloads: bool = Field(
-        False, description="true: the load exceeds what the servers can answer, so failed requests are findings."
-    )
-    relative: Relative | None = Field(
-        None, description="A capacity that sets the rate; the settings then leave out first_per_s and last_per_s."
-    )
+    overloads: bool = Field(False, description="true: servers cannot answer all of it; failed requests are findings.")
+    relative: Relative | None = Field(None, description="The capacity that sets first_per_s and last_per_s.")
     variants: list[Name] = Field([], description="The variants that are measured under this load; left out: all.")
 
     programs = (K6, K6_SCRIPTS)
@@ -229,17 +211,12 @@ class Load(Script):
             raise ValueError("give classes, the requests by the name of their class, or a script and its settings")
         return said
 
-    def _check(self, declared: LoadScript) -> None:
-        """Raise WrongSetting if the script does not allow the settings, or if the rate is given twice."""
-        if self.relative and (twice := RELATIVE & self.settings.keys()):
-            raise WrongSetting("relative already gives the rate; delete this setting or relative", min(twice))
-        declared.check(self.script, self.settings, self.generators, relative=self.relative is not None)
-
     def k6_mib(self, duration: str) -> int:
         """Return the memory limit of each k6 container for a load of this duration, in MiB."""
         rate_rps = self.declared.rate_at_most_rps(self.settings, self.generators)
         users = self.declared.users_at_once(self.settings) / self.generators
-        return limits.k6_mib(users, rate_rps / self.generators * in_seconds(duration))
+        requests = rate_rps / self.generators * in_seconds(duration)
+        return ceil(loads.K6_MIB + users * loads.USER_MIB + requests * loads.REQUEST_MIB)
 
     @property
     def climbs(self) -> bool:
@@ -263,18 +240,19 @@ class Load(Script):
     @property
     def loop(self) -> Literal["closed", "open"]:
         """Whether users wait for an answer before they send the next request (closed) or not (open)."""
-        return "open" if self.declared.is_open(self.settings) else "closed"
+        classes = loads.described_classes(self.settings).values() if "classes" in self.settings else ()
+        return "open" if self.declared.open_loop or any(of.per_second for of in classes) else "closed"
 
     @property
     def request_classes(self) -> list[str]:
         """The classes of its requests, and of those of its client."""
-        scripts = [self, *([self.client] if self.client else [])]
-        return [name for script in scripts for name in script.declared.request_classes(script.settings)]
+        senders = [self, *([self.client] if self.client else [])]
+        return [name for sender in senders for name in sender.declared.request_classes(sender.settings)]
 
     @property
     def computes(self) -> bool:
         """Whether its requests compute."""
-        return "cpu_ms" in self.settings or computing_class(self.settings) is not None
+        return "cpu_ms" in self.settings or loads.computing_class(self.settings) is not None
 
     @property
     def asks_database(self) -> bool:
@@ -298,8 +276,7 @@ class Experiment(Model):
     loads: dict[Name, Load] = Field({}, description="The loads by name, if the experiment has several loads.")
     parallel: bool = Field(False, description="true: requests only sleep, so variants may be measured side by side.")
     burns: bool = Field(
-        False,
-        description="true: requests that compute use a core, also on a machine with few cores; CPU=hold changes it.",
+        False, description="true: requests that compute use a core, also where there are few; CPU=hold changes it."
     )
     trials: int = Field(5, ge=1, le=1000, description="How often each variant is measured by default.")
     variants: dict[Name, Server] = Field(min_length=1)
@@ -308,16 +285,17 @@ class Experiment(Model):
     curve: CurveEntry | None = Field(None, description="A picture in the report that shows what a setting does.")
 
     @model_validator(mode="after")
-    def _curve_fits(self) -> Self:
-        if self.curve:
-            for name, variant in self.variants.items():
-                if self.curve.over not in type(variant).model_fields:
-                    known = nearest_first(self.curve.over, list(type(variant).model_fields))
-                    raise Misplaced(f"{name} has no setting {self.curve.over}; it has {known}", "curve", "over")
+    def _parts_fit(self) -> Self:
+        for name, variant in self.variants.items():
+            if self.curve and self.curve.over not in (known := [*type(variant).model_fields]):
+                there = nearest_first(self.curve.over, known)
+                raise Misplaced(f"{name} has no setting {self.curve.over}; it has {there}", "curve", "over")
+        self._check_capacities()
+        self._check_names()
+        self._check_databases()
         return self
 
-    @model_validator(mode="after")
-    def _capacities_show(self) -> Self:
+    def _check_capacities(self) -> None:
         if self.load and self.load.relative:
             raise Misplaced("relative needs another load, which measures the capacity; use loads", "load", "relative")
         for number, (name, load) in enumerate(self.loads.items()):
@@ -333,10 +311,8 @@ class Experiment(Model):
             self.check_variant(relative.of, *place, "of")
             if not self.loads[under].is_for(relative.of):
                 raise Misplaced(f"{relative.of} is not measured under load {under}", *place, "of")
-        return self
 
-    @model_validator(mode="after")
-    def _names_fit(self) -> Self:
+    def _check_names(self) -> None:
         if bool(self.load) == bool(self.loads):
             raise ValueError("give either load or loads")
         for number, published in enumerate(self.published):
@@ -351,7 +327,6 @@ class Experiment(Model):
         for variant in self.variants:
             if not any(load.is_for(variant) for load in self.all_loads.values()):
                 raise Misplaced("no load measures this variant; add it to the variants of a load", "variants", variant)
-        return self
 
     def check_variant(self, name: str, *place: str | int) -> None:
         """Raise Misplaced if the experiment does not have the variant that a place of a file names."""
@@ -376,8 +351,7 @@ class Experiment(Model):
             problem = f"load {load} has no class {entry.request_class}; it has {known}"
             raise Misplaced(problem, *place, "request_class")
 
-    @model_validator(mode="after")
-    def _databases_are_asked(self) -> Self:
+    def _check_databases(self) -> None:
         for name, load in self.all_loads.items():
             if load.asks_database and not load.database:
                 raise Misplaced("a class of requests asks the database; add database: {}", *self._place(name))
@@ -385,13 +359,12 @@ class Experiment(Model):
                 if not load.database or not load.is_for(variant):
                     continue
                 place = (*self._place(name), "database")
-                apps = [app for app in server.asks_database if load.asks_database == app.startswith("fastapi")]
-                if server.app not in apps:
+                asks = ("asgi", "fastapi-sync"), ("asgi", "fastapi-depends")
+                if (server.service, server.app) not in asks if load.asks_database else server.app != "django":
                     known = "fastapi-sync or fastapi-depends on uvicorn" if load.asks_database else "django"
                     raise Misplaced(f"{variant} does not use a database; only variants with app: {known} do", *place)
                 if server.server == "gunicorn-tornado":
                     raise Misplaced(f"{variant}: Django refuses to use a database on tornado's event loop", *place)
-        return self
 
     @property
     def all_loads(self) -> dict[str, Load]:

@@ -1,19 +1,22 @@
-"""Lay out a run before anything starts: which trials it has, their order, and which trials run side by side."""
+"""Lay out a run before anything starts: its trials, their order, which run side by side, and on which machine."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import Literal, Protocol, TypeVar
 
 from stampede.errors import WrongUse
 from stampede.experiment.model import DATABASE, Experiment, Load, check_duration, unknown_variant
-from stampede.servers import limits
 from stampede.servers.base import Variant
+from stampede.servers.services import services
 from stampede.typed import option
 
-if TYPE_CHECKING:
-    from stampede.plan.placement import MemoryBudgets
+FREE_SHARE, FREE_MIB = 0.1, 4096
+"""The memory that stays free when all containers reach their limits: a tenth of the machine's, at most 4 GiB."""
+LAB_MIB = 512
+"""The memory that the lab and the engine's clients need during a trial."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class PlannedTrial:
         """The memory limit by service, in MiB, added up over all containers of the service."""
         return {
             self.variant.service: self.variant.memory_mib * self.variant.replicas,
-            **{service: limits.fixed_mib(service) for service in self.services_beside},
+            **{name: int(services()[name]["mem_limit"].removesuffix("m")) for name in self.services_beside},
             **(self.variant.workload.memory_mib if self.variant.workload else {}),
             "k6": self.load.k6_mib(self.duration) * self.load.generators,
         }
@@ -77,6 +80,97 @@ class Plan:
         return {"jobs": self.jobs, "seed": self.seed, "batches": batches}
 
 
+class HasRole(Protocol):
+    """A machine of a run: its name, and what is placed on it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the machine in messages and records; the lab's own engine has none."""
+
+    @property
+    def role(self) -> str:
+        """What runs on the machine: servers, load generators, or both."""
+
+
+M = TypeVar("M", bound=HasRole)
+
+
+def machines_for(what: Literal["servers", "load"], machines: Sequence[M]) -> list[M]:
+    """Return the machines that run servers, or load generators."""
+    return [machine for machine in machines if machine.role != ("load" if what == "servers" else "servers")]
+
+
+def k6_service(number: int) -> str:
+    """Return the service of a k6 container, given its number from 1."""
+    return "k6" if number == 1 else f"k6-{number}"
+
+
+def assign(trial: PlannedTrial, machines: Sequence[HasRole]) -> list[dict[str, int]]:
+    """Return how many containers of each service run on each machine, in the order of ``machines``.
+
+    The replicas of the server and the load generators take turns among their machines. All other services run on the
+    first machine for servers, but a client that misbehaves runs on the first machine for load.
+    """
+    servers, load = machines_for("servers", machines), machines_for("load", machines)
+    found: dict[str, dict[str, int]] = {machine.name: {} for machine in machines}
+    for replica in range(trial.variant.replicas):
+        mine = found[servers[replica % len(servers)].name]
+        mine[trial.variant.service] = mine.get(trial.variant.service, 0) + 1
+    for service in trial.services_beside:
+        found[(load if service == "client" else servers)[0].name][service] = 1
+    for number in range(1, trial.load.generators + 1):
+        found[load[(number - 1) % len(load)].name][k6_service(number)] = 1
+    return [found[machine.name] for machine in machines]
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """The total and the available memory of a machine that containers run on, in MiB."""
+
+    total_mib: int
+    available_mib: int
+
+    def problem(self, needed_mib: dict[str, int]) -> str | None:
+        """Return why containers do not fit; None if they fit. ``needed_mib`` has a sum per service."""
+        together_mib = sum(needed_mib.values())
+        free_mib = int(min(FREE_SHARE * self.total_mib, FREE_MIB))
+        most_mib = max(0, self.available_mib - free_mib - LAB_MIB)
+        if together_mib <= most_mib:
+            return None
+        kinds = ", ".join(f"{service} {mib:,}" for service, mib in needed_mib.items())
+        return (
+            f"the memory limits of its containers add up to {together_mib:,} MiB ({kinds}), but containers can have "
+            f"only {most_mib:,} MiB: {self.available_mib:,} of {self.total_mib:,} MiB are available, {free_mib:,} MiB "
+            f"must stay free, and the lab itself needs {LAB_MIB} MiB"
+        )
+
+
+@dataclass(frozen=True)
+class MemoryBudgets:
+    """The memory of each machine of a run, in the order of ``machines``; the lab's own engine comes first."""
+
+    machines: Sequence[HasRole]
+    budgets: Sequence[MemoryBudget]
+
+    def problem(self, trials: Sequence[PlannedTrial]) -> str | None:
+        """Return why the containers of trials side by side do not fit; None if they fit."""
+        needed: list[dict[str, int]] = [{} for _ in self.machines]
+        for trial in trials:
+            containers = {"k6": trial.load.generators, trial.variant.service: trial.variant.replicas}
+            for mine, counts in zip(needed, assign(trial, self.machines), strict=True):
+                for service, count in counts.items():
+                    kind = "k6" if service.startswith("k6") else service  # k6-2 is a further container of k6
+                    each_mib = trial.needed_mib[kind] // containers.get(kind, 1)
+                    mine[kind] = mine.get(kind, 0) + count * each_mib
+            beside_mib = trial.variant.workload.memory_mib if trial.variant.workload else {}
+            for service, mib in beside_mib.items():  # only on the lab's own engine
+                needed[0][service] = needed[0].get(service, 0) + mib
+        for machine, budget, mine in zip(self.machines, self.budgets, needed, strict=True):
+            if problem := budget.problem(mine):
+                return f"on {machine.name}, {problem}" if machine.name else problem
+        return None
+
+
 def lay_out(
     experiment: Experiment,
     *,
@@ -86,7 +180,7 @@ def lay_out(
     trials: int = 1,
     jobs: int = 1,
     seed: int = 0,
-    memory: "MemoryBudgets | None" = None,
+    memory: MemoryBudgets | None = None,
     live: bool = False,
 ) -> Plan:
     """Lay out the trials of an experiment. Pure: the same arguments give the same plan.
@@ -116,28 +210,19 @@ def lay_out(
         for load_name, load in experiment.all_loads.items():
             order = list(dict.fromkeys(chosen))
             shuffle(order)
+            lasts = duration or (load.duration.full if full else load.duration.short)
+            follows = made.get((load.relative.of, load.relative.under, number)) if load.relative else None
             ready = [
-                PlannedTrial(
-                    variant_name=name,
-                    variant=experiment.variants[name],
-                    load_name=load_name,
-                    load=load,
-                    duration=duration or (load.duration.full if full else load.duration.short),
-                    number=number,
-                    follows=made[load.relative.of, load.relative.under, number] if load.relative else None,
-                    live=live,
-                )
+                PlannedTrial(name, experiment.variants[name], load_name, load, lasts, number, follows, live)
                 for name in order
                 if load.is_for(name)
             ]
-            if not ready:
-                continue
             made |= {(trial.variant_name, load_name, number): trial for trial in ready}
-            batches += _batches(ready, jobs, memory)
+            batches += _batches(ready, jobs, memory) if ready else []
     return Plan(tuple(batches), jobs, seed)
 
 
-def _batches(ready: list[PlannedTrial], jobs: int, memory: "MemoryBudgets | None") -> list[tuple[PlannedTrial, ...]]:
+def _batches(ready: list[PlannedTrial], jobs: int, memory: MemoryBudgets | None) -> list[tuple[PlannedTrial, ...]]:
     """Divide trials into as few batches as ``memory`` allows. Raise WrongUse when a trial alone does not fit.
 
     The batches have equal sizes as far as possible, so that the trials disturb each other equally in all batches.

@@ -8,8 +8,7 @@ from math import ceil
 from operator import sub
 from statistics import fmean
 
-from stampede.experiment.loads.script import numbers_of, service_time_ms
-from stampede.experiment.loads.settings import ANSWER_WITHIN_S
+from stampede.experiment.loads.script import ANSWER_WITHIN_S, numbers_of, service_time_ms
 from stampede.experiment.model import Load
 from stampede.plan import Plan, PlannedTrial
 from stampede.records.duration import in_seconds
@@ -129,7 +128,7 @@ def load_s(trial: PlannedTrial) -> float:
     elif load.declared.kind in ("burst", "crash"):
         answers_s = _burst_s(variant, load)
     else:
-        traffic = load.declared.recorded_traffic(load.settings).classes
+        traffic = load.declared.traffic(load.settings).classes
         answers_s = max((_under_way_s(asked, duration_s) for asked in traffic.values()), default=0.0)
     return load.declared.last_sent_s(numbers_of(load.settings), duration_s) + answers_s + GENERATOR_DOWN_S
 

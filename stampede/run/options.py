@@ -17,7 +17,7 @@ from stampede.typed import option
 if TYPE_CHECKING:
     from stampede.docker.cluster.machines import Cluster
     from stampede.experiment.model import Experiment
-    from stampede.plan.placement import MemoryBudgets
+    from stampede.plan import MemoryBudgets
 
 Results = Annotated[
     Path, typer.Option(resolve_path=True, show_default="results/", help="The folder that keeps the runs.")

@@ -45,7 +45,7 @@ def record_of(
                 loop=load.loop,
                 duration=durations[under],
                 settings=load.environment(),
-                traffic=load.declared.recorded_traffic(load.settings),
+                traffic=load.declared.traffic(load.settings),
                 client=load.client
                 and ClientRecord(
                     script=load.client.script,

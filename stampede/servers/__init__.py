@@ -5,14 +5,12 @@ The variants that an experiment file allows, the editor's schema, the messages a
 
 from typing import TYPE_CHECKING, Annotated, Union, get_args
 
-from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import Field, WrapValidator
 
-from stampede.servers.asgi import Asgi, GranianWsgi
+from stampede.servers.asgi import Asgi
 from stampede.servers.base import Variant
-from stampede.servers.flup import Flup
 from stampede.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
-from stampede.servers.python314 import Python314
-from stampede.servers.uwsgi import Uwsgi
+from stampede.servers.wsgi import Flup, GranianWsgi, Python314, Uwsgi
 
 SERVERS: tuple[type[Variant], ...] = (
     GunicornGthread, GunicornSync, GunicornGreen, GunicornAsgi, Asgi, GranianWsgi, Uwsgi, Flup, Python314,
@@ -25,15 +23,11 @@ KINDS: dict[str, type[Variant]] = {
 """The class for each word that the key ``server`` of a variant can be."""
 
 
-def _pass_variants(value: object, validate: ValidatorFunctionWrapHandler) -> object:
-    return value if isinstance(value, Variant) else validate(value)
-
-
 if TYPE_CHECKING:
     Server = Variant
 else:
     _Named = Annotated[Union[SERVERS], Field(discriminator="server")]  # noqa: UP007  # X | Y takes no tuple
-    Server = Annotated[_Named, WrapValidator(_pass_variants)]
+    Server = Annotated[_Named, WrapValidator(lambda made, read: made if isinstance(made, Variant) else read(made))]
 """A variant of an experiment file. Its key ``server`` selects the class.
 
 A variant that is made already may be of any class, also of a class that serves only somebody's own application.

@@ -1,36 +1,33 @@
 """gunicorn with each of its kinds of workers."""
 
 from abc import ABC
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from stampede.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
 from stampede.servers.asgi import AsgiApplication
-from stampede.servers.base import Release, Replaced, Threads, WorkerConnections, WsgiApp, check_lock_file
+from stampede.servers.base import Release, Replaced, Threads, WsgiApp, lock_problems
 from stampede.servers.program import GUNICORN, IDLE_THREAD
 from stampede.servers.unreleased import Unreleased
 
-[FIRST_WITH_REUSE_PORT], [FIRST_WITH_IDLE_THREAD], [FIRST_THAT_STOPS_ACCEPTING] = (
-    GUNICORN.first[kind] for kind in ("reuse-port", "idle-thread", "limit")
-)
-FIRST_WITH_DIRTY_WORKERS = 25
+FIRST_WITH = {"reuse_port": 24, "dirty_workers": 25, IDLE_THREAD: 24}
+"""The first release that has a setting or a class of workers."""
+_PACKAGES = {"flask", "django", "fastapi", "gevent", "eventlet", "tornado"}
+"""The frameworks and loops that only some releases' lock files have."""
 _OF_THE_LAB = {"tornado": "event_loops.CountedTornado", "uvicorn_worker.UvicornWorker": "event_loops.Uvicorn"}
 """The lab's own classes (event_loops.py) for two of the classes that experiments name."""
-KeepaliveS = Annotated[
-    int, Field(ge=0, le=3600, description="An idle connection stays open for so long; 0: it carries one request.")
-]
+WorkerConnections = Annotated[int, Field(ge=1, le=65535, description="The most connections that one worker holds.")]
+KeepaliveS = Annotated[int, Field(ge=0, le=3600, description="How long an idle connection stays open; 0: one request.")]
 
 
 class UnreleasedGunicorn(Unreleased):
     """A build of gunicorn that is not released."""
 
-    of: Release = Field(
-        GUNICORN.release, description="The release whose locked packages it has, and that a patch changes."
-    )
+    of: Release = Field(GUNICORN.release, description="The release whose locked packages it has, and a patch changes.")
     like: Literal["gthread", "gunicorn_idle_thread.IdleThreadWorker"] | None = Field(
-        None,
-        description="The worker_class that queues as the build should, of gunicorn-gthread; theory then predicts it.",
+        None, description="The worker_class of gunicorn-gthread that it queues like; then theory predicts it."
     )
 
 
@@ -40,7 +37,7 @@ def _build_or_release(value: object, validate: ValidatorFunctionWrapHandler) -> 
 
 
 class Gunicorn(Replaced, ABC):
-    """gunicorn with any kind of worker."""
+    """gunicorn with any kind of worker. Each kind has a ``worker_class``, by gunicorn's name."""
 
     release: Annotated[Release | UnreleasedGunicorn, WrapValidator(_build_or_release)] = Field(
         GUNICORN.release, description="A release that has a file of locked packages, or a build that is not released "
@@ -60,21 +57,18 @@ class Gunicorn(Replaced, ABC):
     def _line(self) -> int:
         return int(self.locked_release.split(".")[0])
 
-    @model_validator(mode="after")
-    def _release_is_locked(self) -> Self:
-        check_lock_file("gunicorn", self.locked_release)
-        if isinstance(self.release, UnreleasedGunicorn) and self.release.like and self.server != "gunicorn-gthread":
-            raise ValueError(f"release.like: theory knows no classes of {self.server}; leave like out")
-        if self.reuse_port and self._line < FIRST_WITH_REUSE_PORT:
-            raise ValueError(
-                f"gunicorn {self.locked_release} ignores reuse_port; choose a release from {FIRST_WITH_REUSE_PORT} on"
-            )
-        return self
-
-    @property
-    def accept(self) -> Literal["shared", "per-worker"]:
-        """per-worker with reuse_port, which gives each worker its own listening socket; otherwise shared."""
-        return "per-worker" if self.reuse_port else "shared"
+    def problems(self) -> Iterator[str]:
+        """Yield also what the release cannot."""
+        yield from super().problems()
+        release = self.locked_release
+        needed = _PACKAGES & {self.app.partition("-")[0], self.server.removeprefix("gunicorn-")}
+        yield from lock_problems("gunicorn", release, *sorted(needed))
+        if getattr(self.release, "like", None) and self.server != "gunicorn-gthread":
+            yield f"release.like: theory knows no classes of {self.server}; leave like out"
+        for name, first in FIRST_WITH.items():
+            asked = getattr(self, name, False) or getattr(self, "worker_class", "") == name
+            if asked and self._line < first:
+                yield f"{name} needs gunicorn {first} or later; the release is {release}"
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
@@ -87,22 +81,10 @@ class GunicornWsgi(Gunicorn, ABC):
 
     app: WsgiApp = "wsgi"
     collector: Literal["none", "default", "freeze", "disable", "rare"] = Field(
-        "none",
-        description="How Python's garbage collector is set, beside a cache of two million objects: as by default, with "
-        "gc.freeze, with gc.disable, or to start after 50,000 new objects (rare); none: there is no cache.",
-    )
-    dirty_workers: int = Field(
-        0, ge=0, le=64, description="Dirty workers, which compute for the others if a request asks for it, from 25 on."
-    )
-
-    @model_validator(mode="after")
-    def _release_can(self) -> Self:
-        if self.dirty_workers and self._line < FIRST_WITH_DIRTY_WORKERS:
-            first = f"choose a release from {FIRST_WITH_DIRTY_WORKERS} on"
-            raise ValueError(f"dirty_workers: gunicorn {self.locked_release} has none; {first}")
-        if self.app != "wsgi":
-            check_lock_file("gunicorn", self.locked_release, self.app)
-        return self
+        "none", description="How Python's garbage collector is set, beside a cache of two million objects: as by "
+        "default, with gc.freeze, with gc.disable, or to start after 50,000 objects (rare); none: there is no cache.",
+    )  # fmt: skip
+    dirty_workers: int = Field(0, ge=0, le=64, description="Dirty workers, which compute for the others, from 25 on.")
 
 
 class GunicornGthread(GunicornWsgi):
@@ -121,20 +103,10 @@ class GunicornGthread(GunicornWsgi):
     worker_connections: WorkerConnections = GTHREAD_CONNECTIONS
     keepalive_s: KeepaliveS = 0
 
-    example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
-
-    @model_validator(mode="after")
-    def _release_has_the_worker(self) -> Self:
-        if self.worker_class == IDLE_THREAD and self._line < FIRST_WITH_IDLE_THREAD:
-            raise ValueError(
-                f"{IDLE_THREAD} needs gunicorn {FIRST_WITH_IDLE_THREAD} or later; the release is {self.locked_release}"
-            )
-        return self
-
     @property
     def can_deadlock(self) -> bool:
         """Up to 23.0.0, a worker at its limit of connections does not notice that silent connections begin to speak."""
-        return self._line < FIRST_THAT_STOPS_ACCEPTING and self.worker_connections <= self.threads
+        return (self._line,) < GUNICORN.first["limit"] and self.worker_connections <= self.threads
 
     @property
     def queueing(self) -> Queueing:
@@ -148,12 +120,6 @@ class GunicornGthread(GunicornWsgi):
             keeps_idle=self.keepalive_s > 0,
             closes_idle_when_full=closes_idle,
         )
-
-    @property
-    def queueing_of_build(self) -> Queueing:
-        """As that of the class that the build should be like, if it names one."""
-        like = self.release.like if isinstance(self.release, UnreleasedGunicorn) else None
-        return self.model_copy(update={"worker_class": like}).queueing if like else super().queueing_of_build
 
 
 class GunicornSync(GunicornWsgi):
@@ -180,11 +146,6 @@ class GunicornGreen(GunicornWsgi):
     keepalive_s: KeepaliveS = 0
 
     example: ClassVar[dict[str, Any]] = {"workers": 4}
-
-    @model_validator(mode="after")
-    def _release_has_the_loop(self) -> Self:
-        check_lock_file("gunicorn", self.locked_release, self.worker_class)
-        return self
 
     @property
     def idle_limit(self) -> tuple[int, float]:
@@ -219,15 +180,9 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
     worker_connections: WorkerConnections = GTHREAD_CONNECTIONS
     keepalive_s: KeepaliveS = 0
 
+    packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")
+
     @property
     def worker_class(self) -> str:
         """The class of workers, by gunicorn's name."""
         return "asgi" if self.server == "gunicorn-asgi" else "uvicorn_worker.UvicornWorker"
-
-    packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")
-    example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
-
-    @model_validator(mode="after")
-    def _release_has_fastapi(self) -> Self:
-        check_lock_file("gunicorn", self.locked_release, "fastapi")
-        return self

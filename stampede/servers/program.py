@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from stampede.records.queueing import GTHREAD_CONNECTIONS
 
 Setting = str | int | bool
-
-
 MOST_THREADS = 512
 GRANIAN_BACKLOG = 1024
 """granian shares so many requests among its workers, unless a backpressure is given."""
@@ -70,13 +68,13 @@ class Program:
         """After how long without a sign of life a worker is ended by default, in seconds; 0: never."""
         return int(self.usual.get(self.names.get("timeout_s", ""), 0))
 
-    def unusual(self, options: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Return options without those that have the server's default."""
-        return {name: value for name, value in options.items() if self.usual.get(name) != value}
-
     def options(self, settings: Mapping[str, Setting]) -> dict[str, Setting]:
         """Return settings by the server's own names, without those that it does not have."""
         return {own: settings[name] for name, own in self.names.items() if name in settings}
+
+    def unusual_options(self, settings: Mapping[str, Setting]) -> dict[str, Setting]:
+        """Return the same without the server's defaults."""
+        return {name: value for name, value in self.options(settings).items() if self.usual.get(name) != value}
 
     def words(self, options: Mapping[str, Setting]) -> list[str]:
         """Return options as words of a command."""
@@ -112,8 +110,6 @@ IDLE_THREAD_INSTALL = "pip install gunicorn-idle-thread"
 _LIMITED, _LOOPS = ("one-process", "limit", "idle-thread", "least-conn"), ("one-process", "least-conn")
 _THREADS, _NO_THREADS = ("more-workers", "more-threads"), ("more-workers", "gthread")
 _OTHERS = ("granian", "uvicorn")
-_GREEN = "they count busy threads, and greenlets have no threads"
-_ON_UVICORN = Workers("gunicorn-uvicorn", _LOOPS, ("reuse-port", *_OTHERS), is_asgi=True)
 GUNICORN = Program(
     "gunicorn", "27.0.1", {
         "worker_class": "worker_class", "workers": "workers", "threads": "threads", "keepalive_s": "keepalive",
@@ -124,11 +120,12 @@ GUNICORN = Program(
         "gthread": Workers("gunicorn-gthread", _LIMITED, ("reuse-port", "sync", "uwsgi", "granian"), _THREADS, "",
                            MOST_THREADS),
         "sync": Workers("gunicorn-sync", _LIMITED, ("reuse-port",), _NO_THREADS, "", threads=1),
-        "gevent": Workers("gunicorn-gevent", ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN),
-        "eventlet": Workers("gunicorn-eventlet", ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN),
-        "tornado": Workers("gunicorn-tornado", ("least-conn",), ("reuse-port",), _NO_THREADS, _GREEN),
+        **{name: Workers(f"gunicorn-{name}", ("least-conn",), ("reuse-port",), _NO_THREADS,
+                         "they count busy threads, and greenlets have no threads")
+           for name in ("gevent", "eventlet", "tornado")},
         "asgi": Workers("gunicorn-asgi", _LOOPS, ("reuse-port", *_OTHERS), is_asgi=True),
-        "uvicorn_worker.UvicornWorker": _ON_UVICORN, "uvicorn.workers.UvicornWorker": _ON_UVICORN,
+        **dict.fromkeys(("uvicorn_worker.UvicornWorker", "uvicorn.workers.UvicornWorker"),
+                        Workers("gunicorn-uvicorn", _LOOPS, ("reuse-port", *_OTHERS), is_asgi=True)),
     }, "worker_class", flag_names={"preload_app": "--preload", "keepalive": "--keep-alive"},
     usual={"keepalive": 2, "worker_connections": GTHREAD_CONNECTIONS,
            "max_requests": 0, "max_requests_jitter": 0, "timeout": 30, "preload_app": False, "reuse_port": False},

@@ -3,17 +3,12 @@
 import hashlib
 import shutil
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from stampede.paths import ROOT
 from stampede.records.model import Model
-
-_MAKE_IT = {
-    "wheel": "build it with: pip wheel --no-deps --wheel-dir dist FOLDER",
-    "patch": "write it with: git diff > FILE",
-}
 
 
 class Unreleased(Model):
@@ -34,17 +29,14 @@ class Unreleased(Model):
         if (self.wheel is None) == (self.patch is None):
             raise ValueError("give either wheel or patch")
         if not self.path.is_file():
-            raise ValueError(f"{self.kind}: {self.name} does not exist; {_MAKE_IT[self.kind]}")
+            kind, make = ("wheel", "build it with: pip wheel --no-deps --wheel-dir dist FOLDER") if self.wheel else (
+                "patch", "write it with: git diff > FILE")  # fmt: skip
+            raise ValueError(f"{kind}: {self.name} does not exist; {make}")
         sha256 = hashlib.sha256(self.path.read_bytes()).hexdigest()
         if self.sha256 not in ("", sha256):
             raise ValueError(f"sha256: {self.name} has {sha256}; correct sha256, or leave it out to measure any build")
         self.__dict__["sha256"] = sha256
         return self
-
-    @property
-    def kind(self) -> Literal["wheel", "patch"]:
-        """What the build is made from."""
-        return "patch" if self.wheel is None else "wheel"
 
     @property
     def name(self) -> str:
@@ -56,30 +48,25 @@ class Unreleased(Model):
         """Where the wheel or the patch is."""
         return ROOT / self.name
 
-    @property
-    def tag(self) -> str:
-        """What names the build in the tag of its image."""
-        return self.sha256[:12]
+    def problem(self, program: str) -> str | None:
+        """Return why this is no build of a program; None if it is."""
+        if self.wheel:
+            return None if self.path.name.startswith(f"{program}-") else f"wheel: {self.name} is no wheel of {program}"
+        changed = self._patch_of(program)
+        return None if changed else f"patch: {self.name}: it changes no file of {program}/, as git diff names them"
 
+    def lay_out(self, program: str, folder: Path) -> None:
+        """Copy the build of a program into the subfolder ``build`` of a folder, without what does not change it."""
+        target = folder / "build"
+        target.mkdir()
+        if self.patch:
+            (target / "of.patch").write_text(self._patch_of(program), encoding="utf-8", errors="surrogateescape")
+        else:
+            shutil.copy(self.path, target)
 
-def patch_of(patch: str, program: str) -> str:
-    """Return the parts of a patch that change a package's modules; a patch of a repository has others, such as tests.
-
-    Raise ValueError if no part does.
-    """
-    parts = ["diff --git " + part for part in ("\n" + patch).split("\ndiff --git ")[1:]]
-    kept = [part for part in parts if part.partition(" b/")[2].startswith(f"{program}/")]
-    if not kept:
-        raise ValueError(f"it changes no file of {program}/, as git diff names them")
-    return "".join(part if part.endswith("\n") else part + "\n" for part in kept)
-
-
-def lay_out(build: Unreleased, program: str, folder: Path) -> None:
-    """Copy a build of a program into the subfolder ``build`` of a folder, without what does not change it."""
-    target = folder / "build"
-    target.mkdir()
-    if build.kind == "patch":
-        kept = patch_of(build.path.read_text(encoding="utf-8"), program)
-        (target / "of.patch").write_text(kept, encoding="utf-8")
-    else:
-        shutil.copy(build.path, target)
+    def _patch_of(self, program: str) -> str:
+        """Return what changes a program's modules; a patch of a repository has other parts, such as tests."""
+        patch = self.path.read_text(encoding="utf-8", errors="surrogateescape")
+        parts = ["diff --git " + part for part in ("\n" + patch).split("\ndiff --git ")[1:]]
+        kept = [part for part in parts if part.partition(" b/")[2].startswith(f"{program}/")]
+        return "".join(part if part.endswith("\n") else part + "\n" for part in kept)

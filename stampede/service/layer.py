@@ -21,7 +21,7 @@ from stampede.docker.redaction import mask
 from stampede.errors import WrongUse
 from stampede.paths import SERVERS
 from stampede.records.classes import fill
-from stampede.servers.base import BEFORE, BESIDE, Workload
+from stampede.servers.base import BEFORE, BESIDE
 from stampede.service.description import Application, Served, UserService, read_env_files
 from stampede.service.packages import required_lines, scripts_of
 from stampede.typed import typed
@@ -162,7 +162,7 @@ def _files(described: Mapping[str, Any], resolved: Mapping[str, Any], folder: Pa
 
 
 @dataclass(frozen=True)
-class Layer(Workload):
+class Layer:
     """An application as a layer on an image: the folder to build, and the tag of the result.
 
     ``image`` is the image that exists, if the application is in an image; ``server`` is the server that this image must
@@ -181,7 +181,7 @@ class Layer(Workload):
     hosts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     loaded: Mapping[str, Any] = field(default_factory=dict)
 
-    def build(self, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Say) -> None:  # noqa: ARG002
+    def build(self, service: str, factors: Mapping[str, str], say: Say) -> None:
         """Build the image with the application and the programs that serve it."""
         from stampede.service.build import build_layer  # noqa: PLC0415  # which needs this class
 

@@ -20,8 +20,7 @@ from stampede.records.mistakes import reason_of
 from stampede.records.queueing import GTHREAD_CONNECTIONS, Queueing
 from stampede.servers import KINDS
 from stampede.servers.asgi import Asgi
-from stampede.servers.base import Variant
-from stampede.servers.limits import SERVER_MIB
+from stampede.servers.base import SERVER_MIB, Variant
 from stampede.servers.program import GRANIAN, GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS
 from stampede.service.answers import Record
 from stampede.service.description import MOST_CONNECTIONS, Served, UserService
@@ -256,7 +255,7 @@ def make_way(kind: OptionKind, service: UserService, layer: Layer, told: Record,
         settings = {name: value for name, value in settings.items()
                     if name in _OF_BOX or (name in program.names and name not in ends)}  # fmt: skip
         cannot_call = "(" in told.callable and program.name not in ("gunicorn", "uwsgi")
-        options = program.unusual(program.options(settings))
+        options = program.unusual_options(settings)
         command = shlex.join(program.command(CALLED if cannot_call else told.callable, options))
     like = KINDS.get(settings["server"], Asgi).model_construct(  # no experiment has daphne, which is like the others
         app="own", **{name: value for name, value in settings.items() if name not in ("replicas", "balance")}

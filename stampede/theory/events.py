@@ -201,11 +201,6 @@ def _encode(kind: int, index: int) -> int:
 
 
 @_inlined
-def _decode(event: int) -> tuple[int, int]:
-    return event % _KINDS, event // _KINDS
-
-
-@_inlined
 def _push(state: SimulationState, time: float, event: int) -> None:
     place = state.numbers[EVENTS]
     state.numbers[EVENTS] += 1
@@ -423,21 +418,6 @@ def _go_on(system: CompiledSystem, state: SimulationState, lock: int, now: float
 
 
 @_inlined
-def _begin_period(system: CompiledSystem, state: SimulationState, container: int, now: float) -> None:
-    """Let the processes of a container that had used up its quota wait for a core."""
-    while state.throttled_first[container] != _NONE:
-        lock = _take(state.throttled_first, state.next_worker, container)
-        _append(state.core_first, state.core_last, state.next_worker, 0, lock)
-    _fill_cores(system, state, now)
-
-
-@_inlined
-def _hold_lock(system: CompiledSystem, state: SimulationState, slot: int, lock: int, now: float) -> None:
-    state.holder[lock] = slot
-    _go_on(system, state, lock, now)
-
-
-@_inlined
 def _begin_step(system: CompiledSystem, state: SimulationState, slot: int, now: float) -> None:
     step = system.first_step[state.of_class[slot]] + state.step[slot]
     stalls = system.stalls[step]
@@ -451,7 +431,8 @@ def _begin_step(system: CompiledSystem, state: SimulationState, slot: int, now: 
         lock = _locks(system) - (2 if system.lock[step] == OF_DEVICE else 1)
     holder = state.holder[lock]
     if holder == _NONE:
-        _hold_lock(system, state, slot, lock, now)
+        state.holder[lock] = slot
+        _go_on(system, state, lock, now)
         return
     first_to_wait = state.lock_first[lock] == _NONE
     _append(state.lock_first, state.lock_last, state.next, lock, slot)
@@ -463,17 +444,6 @@ def _begin_step(system: CompiledSystem, state: SimulationState, slot: int, now: 
 
 
 @_inlined
-def _close_idle(state: SimulationState, worker: int) -> None:
-    """Close the idle connections of a worker."""
-    left = 0
-    for place in range(state.numbers[IDLE_KEPT]):
-        if state.idle_connections[place] != worker:
-            state.idle_connections[left] = state.idle_connections[place]
-            left += 1
-    state.numbers[IDLE_KEPT] = left
-
-
-@_inlined
 def _start(system: CompiledSystem, state: SimulationState, slot: int, now: float) -> None:
     worker = state.worker[slot]
     if system.threads >= 0:
@@ -482,7 +452,12 @@ def _start(system: CompiledSystem, state: SimulationState, slot: int, now: float
         if state.free[worker] == 0:
             state.idle[worker // system.workers] -= 1
             if system.closes_idle_when_full:
-                _close_idle(state, worker)
+                left = 0
+                for place in range(state.numbers[IDLE_KEPT]):
+                    if state.idle_connections[place] != worker:
+                        state.idle_connections[left] = state.idle_connections[place]
+                        left += 1
+                state.numbers[IDLE_KEPT] = left
     if state.step[slot] == 0:
         state.began[slot] = now
     _begin_step(system, state, slot, now)
@@ -535,21 +510,6 @@ def _reach_socket(
         _accept(system, state, slot, _choose_worker(system, state, socket, rng), now)
     else:
         _append(state.listen_first, state.listen_last, state.next, socket, slot)
-
-
-@_inlined
-def _note(state: SimulationState, rows: Rows, row: int, slot: int, now: float, transit: float) -> None:
-    """Write the row of a request, and free its slot. The request was sent a transit before it arrived."""
-    rows.of_class[row] = state.of_class[slot]
-    rows.user[row] = state.user[slot]
-    rows.worker[row] = state.worker[slot]
-    rows.thread[row] = state.thread[slot]
-    rows.sent[row] = state.sent[slot] - transit
-    rows.began[row] = state.began[slot]
-    rows.ended[row] = now
-    rows.asked[row] = state.asked[slot]
-    state.next[slot] = state.numbers[FREE_SLOT]
-    state.numbers[FREE_SLOT] = slot
 
 
 @_inlined
@@ -616,7 +576,8 @@ def _turn_lock(system: CompiledSystem, state: SimulationState, index: int, now: 
     if not ended:
         _append(state.lock_first, state.lock_last, state.next, lock, slot)
     if state.lock_first[lock] != _NONE:
-        _hold_lock(system, state, _take(state.lock_first, state.next, lock), lock, now)
+        state.holder[lock] = _take(state.lock_first, state.next, lock)
+        _go_on(system, state, lock, now)
     elif needs_core:
         _fill_cores(system, state, now)
     return _end_step(system, state, slot, now, rng) if ended else _NONE
@@ -720,7 +681,7 @@ def advance(  # noqa: PLR0912  # a branch for each kind of event and each reason
         if state.numbers[FREE_SLOT] == _NONE:
             return row, NO_SLOT
         now = state.event_time[0]
-        kind, index = _decode(state.event[0])
+        kind, index = state.event[0] % _KINDS, state.event[0] // _KINDS
         _pop(state)
         is_arrival = kind in (CLASS_ARRIVES, USER_ARRIVES)
         if is_arrival and now >= until:
@@ -736,7 +697,10 @@ def advance(  # noqa: PLR0912  # a branch for each kind of event and each reason
             gone = _turn_lock(system, state, index, now, rng)
         else:
             gone = _NONE
-            _begin_period(system, state, index, now)
+            while state.throttled_first[index] != _NONE:  # a container that had used up its quota wants cores again
+                lock = _take(state.throttled_first, state.next_worker, index)
+                _append(state.core_first, state.core_last, state.next_worker, 0, lock)
+            _fill_cores(system, state, now)
         if gone == _NONE:
             continue
         class_, user = state.of_class[gone], state.user[gone]
@@ -745,8 +709,13 @@ def advance(  # noqa: PLR0912  # a branch for each kind of event and each reason
             known += _REFUSAL_S
         else:
             _finish(system, state, gone, now, rng)
-        _note(state, rows, row, gone, now, system.transit)
+        rows.of_class[row], rows.user[row] = class_, user
+        rows.worker[row], rows.thread[row] = state.worker[gone], state.thread[gone]
+        rows.sent[row] = state.sent[gone] - system.transit  # a transit before it arrived
+        rows.began[row], rows.ended[row], rows.asked[row] = state.began[gone], now, state.asked[gone]
         row += 1
+        state.next[gone] = state.numbers[FREE_SLOT]
+        state.numbers[FREE_SLOT] = gone
         if system.kind[class_] == CLOSED:
             _push(state, known + _draw(system, rng, system.pause[class_]), _encode(USER_ARRIVES, user))
     return row, DONE

@@ -6,23 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stampede.theory import events
+from stampede.theory import events, model
 from stampede.theory.events import CompiledSystem, Rows, SimulationState
-from stampede.theory.model import (
-    Bursts,
-    Class,
-    Closed,
-    Constant,
-    Distribution,
-    Exponential,
-    Given,
-    Open,
-    QueueingSystem,
-    Recorded,
-    Servers,
-    Uniform,
-    WorkStep,
-)
+from stampede.theory.model import Class, Closed, Distribution, QueueingSystem, Recorded, WorkStep
 
 _CHUNK = 1 << 16
 _BALANCE = {"hash": events.HASH, "turns": events.TURNS, "least": events.LEAST, "two": events.TWO}
@@ -54,22 +40,19 @@ def simulate_in_chunks(system: QueueingSystem, seconds: float, seed: int) -> Ite
 
 def warm_up() -> None:
     """Let Numba compile the simulator into its cache, so that no later command waits for it."""
-    simulate(QueueingSystem(Servers(), [Class("one", Open(1.0), [WorkStep(Constant(0.1))])]), 1.0, 0)
+    work = [WorkStep(model.Constant(0.1))]
+    simulate(QueueingSystem(model.Servers(), [Class("one", model.Open(1.0), work)]), 1.0, 0)
 
 
-class _Prepared(NamedTuple):
-    """A system as arrays, the state before anything is drawn, and room for rows."""
-
-    compiled: CompiledSystem
-    blank: SimulationState
-    rows: Rows
+_Prepared = tuple[CompiledSystem, SimulationState, Rows]
+"""A system as arrays, the state before anything is drawn, and room for rows."""
 
 
 def _prepare(system: QueueingSystem) -> _Prepared:
     compiled = _compile(system)
     times = {"sent", "began", "ended", "asked"}
     room = (np.zeros(_CHUNK, dtype=np.float64 if name in times else np.int64) for name in Rows._fields)
-    return _Prepared(compiled, _blank(compiled), Rows._make(room))
+    return compiled, _blank(compiled), Rows._make(room)
 
 
 def _chunks(prepared: _Prepared, seconds: float, seed: int) -> Iterator[Rows]:
@@ -94,24 +77,20 @@ def _chunks(prepared: _Prepared, seconds: float, seed: int) -> Iterator[Rows]:
             state = _doubled(state, ("event_time", "event_order", "event"))
 
 
-class _Drawn(NamedTuple):
-    kind: int
-    lower: float
-    upper: float
-    values: events.Reals
+_NO_VALUES = np.empty(0)
 
 
-def _drawn(distribution: Distribution) -> _Drawn:
-    nothing = np.empty(0)
+def _drawn(distribution: Distribution) -> tuple[int, float, float, events.Reals]:
+    """Return how a distribution is drawn, its least and its most (or its mean), and the values to draw from."""
     match distribution:
-        case Constant(seconds):
-            return _Drawn(events.CONSTANT, seconds, seconds, nothing)
-        case Uniform(least, most):
-            return _Drawn(events.UNIFORM, least, most, nothing)
-        case Exponential(mean):
-            return _Drawn(events.EXPONENTIAL, mean, mean, nothing)
-        case Given(values):
-            return _Drawn(events.GIVEN, 0.0, 0.0, np.asarray(values, dtype=np.float64))
+        case model.Constant(seconds):
+            return events.CONSTANT, seconds, seconds, _NO_VALUES
+        case model.Uniform(least, most):
+            return events.UNIFORM, least, most, _NO_VALUES
+        case model.Exponential(mean):
+            return events.EXPONENTIAL, mean, mean, _NO_VALUES
+        case model.Given(values):
+            return events.GIVEN, 0.0, 0.0, np.asarray(values, dtype=np.float64)
 
 
 class _Compiled(NamedTuple):
@@ -127,20 +106,20 @@ class _Compiled(NamedTuple):
 
 def _arrivals(class_: Class) -> _Compiled:
     match class_.arrivals:
-        case Closed(users, _, keeps):
+        case model.Closed(users, _, keeps):
             return _Compiled(events.CLOSED, users, keeps=keeps)
-        case Open(per_second, regular, jitter):
+        case model.Open(per_second, regular, jitter):
             return _Compiled(events.REGULAR if regular else events.POISSON, apart=1 / per_second, jitter=jitter)
-        case Bursts(size, every, apart):
+        case model.Bursts(size, every, apart):
             return _Compiled(events.BURSTS, size, apart, every)
-        case Recorded(sent):
+        case model.Recorded(sent):
             return _Compiled(events.RECORDED, len(sent))
 
 
 def _compile(system: QueueingSystem) -> CompiledSystem:
     """Return a system as the arrays that ``stampede.theory.events`` works on."""
     servers, classes = system.servers, system.classes
-    drawn: list[_Drawn] = []
+    drawn: list[tuple[int, float, float, events.Reals]] = []
     values: list[events.Reals] = [np.zeros(0)]
 
     def place(distribution: Distribution) -> int:
@@ -191,11 +170,11 @@ def _compile(system: QueueingSystem) -> CompiledSystem:
         lock=_ints(_lock(step, system) for step in steps),
         requeues=_ints(step.queues for step in steps),
         stalls=np.array([_stalls(step) for step in steps], dtype=np.float64),
-        drawn_as=_ints(each.kind for each in drawn),
-        lower=_reals(each.lower for each in drawn),
-        upper=_reals(each.upper for each in drawn),
-        values_at=_ints(keep(each.values) for each in drawn),
-        values_of=_ints(len(each.values) for each in drawn),
+        drawn_as=_ints(kind for kind, *_ in drawn),
+        lower=_reals(lower for _, lower, *_ in drawn),
+        upper=_reals(upper for _, _, upper, _ in drawn),
+        values_at=_ints(keep(given) for *_, given in drawn),
+        values_of=_ints(len(given) for *_, given in drawn),
         values=np.concatenate(values),
     )
 

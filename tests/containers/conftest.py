@@ -127,7 +127,7 @@ def spoil(lab: Lab) -> None:
     lab.edit("docker-compose.yml", "    profiles: [load]\n", "    profiles: [load]\n    cpus: ${LAB_K6_CPUS:-0}\n")
     lab.edit("docker-compose.yml", "http://127.0.0.1:8000/-/ready", "http://127.0.0.1:8000/-/${LAB_READY:-ready}")
     lab.edit("docker-compose.yml", "retries: 14", "retries: ${LAB_RETRIES:-14}")
-    lab.edit("stampede/servers/limits.py", '"wsgi": 8', '"wsgi": 1')
+    lab.edit("stampede/servers/base.py", '"wsgi": 8', '"wsgi": 1')
     together = "Plan((sum(batches[:-1], ()), batches[-1]), jobs, seed)"  # squeezed must squeeze nobody else
     lab.edit("stampede/plan/__init__.py", "Plan(tuple(batches), jobs, seed)", together)
     jumps = 'clock_step_s=load and load.clock_step_s + 3.5 * (self.planned.variant_name == "squeezed")'

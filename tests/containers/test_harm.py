@@ -13,9 +13,8 @@ def why_ended(spoilt: Spoilt, variant: str, load: str = "users") -> str:
 
 def test_a_load_generator_that_outgrows_its_limit(spoilt: Spoilt) -> None:
     assert why_ended(spoilt, "k6-outgrows") == (
-        "k6 needed more memory than its limit of 64 MiB, which stampede/servers/limits.py computes from users, the "
-        "rate and "
-        "the duration"
+        "k6 needed more memory than its limit of 64 MiB, which stampede/experiment/loads/script.py computes from "
+        "users, the rate and the duration"
     )
 
 

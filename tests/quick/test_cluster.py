@@ -19,11 +19,9 @@ from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment
 from stampede.experiment.variations import generated_on
 from stampede.paths import COMPOSE_FILE
-from stampede.plan import PlannedTrial, lay_out
-from stampede.plan.placement import MemoryBudgets, assign
+from stampede.plan import MemoryBudget, MemoryBudgets, PlannedTrial, assign, lay_out
 from stampede.records.run import Exchange
 from stampede.run.trial.compose import on_machine, split_over_machines
-from stampede.servers.limits import MemoryBudget
 from tests.told import Told
 from tests.wrong import listed, problem_of, refusal
 

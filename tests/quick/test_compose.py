@@ -19,7 +19,7 @@ from stampede.servers.asgi import Asgi
 from stampede.servers.base import Variant
 from stampede.servers.gunicorn import GunicornGthread, GunicornSync
 from stampede.servers.unreleased import Unreleased
-from stampede.servers.uwsgi import Uwsgi
+from stampede.servers.wsgi import Uwsgi
 from stampede.service.layer import OWN
 
 OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}

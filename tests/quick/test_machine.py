@@ -29,7 +29,7 @@ from stampede.docker.cluster.ready import find_machine
 from stampede.docker.engine import memory_budget
 from stampede.errors import LabError
 from stampede.paths import TOOLS
-from stampede.servers.limits import MemoryBudget
+from stampede.plan import MemoryBudget
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 

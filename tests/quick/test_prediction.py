@@ -10,8 +10,8 @@ import pytest
 
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.experiment.file import load_experiment, names
-from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import as_variables
+from stampede.experiment.loads.scripts import K6_SCRIPTS
 from stampede.pipeline import derive, derive_summary, stored_summary
 from stampede.plan import lay_out
 from stampede.predict import prediction
@@ -163,7 +163,7 @@ def test_a_load_whose_record_has_no_traffic_has_that_of_its_settings(script: str
     example = K6_SCRIPTS[script].example
     found = traffic_of_settings(script, as_variables(example))
 
-    assert found in (None, K6_SCRIPTS[script].recorded_traffic(example))
+    assert found in (None, K6_SCRIPTS[script].traffic(example))
 
 
 def test_bursts_of_a_load_without_traffic_wait_compute_or_call() -> None:
@@ -171,7 +171,7 @@ def test_bursts_of_a_load_without_traffic_wait_compute_or_call() -> None:
     for does in ("wait", "compute", "call"):
         example = {"burst": 4, "every_s": 2, "does": does, "rounds": 3, "wait_ms": 5, "cpu_ms": 10, "delay_s": 0.5}
         found = traffic_of_settings("burst.js", as_variables(example))
-        assert found == burst.recorded_traffic(example)
+        assert found == burst.traffic(example)
         assert found.classes["burst"].work[-1].does == does
 
 

@@ -8,8 +8,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from stampede.evaluate.metrics.rates import climb_of, highest_rate
-from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import WrongSetting
+from stampede.experiment.loads.scripts import K6_SCRIPTS
 from stampede.pipeline import derive_summary
 from stampede.predict.system import system_of
 from stampede.records.claims import Claim, Quantity

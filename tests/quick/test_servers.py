@@ -134,39 +134,37 @@ def test_a_count_that_comes_after_the_answer_is_waited_for(told: Path) -> None:
     assert done.stdout == "==> worker 7 <==\nserved 3\n==> settings <==\n"
 
 
-@pytest.mark.parametrize(
-    ("server", "options"),
-    [
-        (
-            "uvicorn",
-            "--host 0.0.0.0 --port 8000 --http httptools --loop uvloop --no-access-log --timeout-keep-alive 65",
-        ),
-        ("granian", "--host 0.0.0.0 --port 8000 --interface asgi --loop uvloop"),
-        ("hypercorn", "--bind 0.0.0.0:8000 --worker-class uvloop"),
-    ],
-)
-def test_a_server_is_started_with_the_loop_and_the_workers_of_the_experiment(
-    told: Path, server: str, options: str
-) -> None:
-    done = shell(
-        SERVERS / "asgi" / "start", told,
-        LAB_SERVER=server, LAB_LOOP="uvloop", LAB_WORKERS="3", LAB_APP="fastapi_app:typed",
-        LAB_KEEPALIVE_S="65",
-    )  # fmt: skip
+ASGI = "LAB_LOOP=uvloop LAB_WORKERS=3 LAB_APP=app:app LAB_THREADS=2 LAB_KEEPALIVE_S=65"
+ADDRESS = "--host 0.0.0.0 --port 8000"
+STARTS = {
+    "uvicorn": f"{ADDRESS} --http httptools --loop uvloop --no-access-log --timeout-keep-alive 65",
+    "granian": f"{ADDRESS} --interface asgi --loop uvloop",
+    "hypercorn": "--bind 0.0.0.0:8000 --worker-class uvloop",
+    "granian-wsgi": f"{ADDRESS} --interface wsgi --no-ws --blocking-threads 2",
+}
+"""The options of each server that servers/asgi/start knows, beside those of all."""
 
-    expected = f"{server} {options} --workers 3 --backlog 4096 fastapi_app:typed\n"
+
+def asgi(told: Path, server: str, **further: str) -> "subprocess.CompletedProcess[str]":
+    """Start a server of the image with some variables."""
+    given = dict(each.split("=") for each in ASGI.split())
+    return shell(SERVERS / "asgi" / "start", told, LAB_SERVER=server, **given, **further)
+
+
+@pytest.mark.parametrize("server", [word for word, server in KINDS.items() if server.service == "asgi"])
+def test_a_server_is_started_with_the_loop_and_the_workers_of_the_experiment(told: Path, server: str) -> None:
+    done = asgi(told, server)
+
+    expected = f"{server.partition('-')[0]} {STARTS[server]} --workers 3 --backlog 4096 app:app\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
     assert (told / "settings").read_text() == expected
 
 
-def test_uvicorn_is_told_at_how_many_connections_it_refuses_requests(told: Path) -> None:
-    done = shell(
-        SERVERS / "asgi" / "start", told,
-        LAB_SERVER="uvicorn", LAB_LOOP="asyncio", LAB_WORKERS="1", LAB_APP="fastapi_app:sync",
-        LAB_LIMIT_CONCURRENCY="8",
-    )  # fmt: skip
+def test_uvicorn_is_told_when_it_refuses_requests_and_when_a_worker_ends(told: Path) -> None:
+    done = asgi(told, "uvicorn", LAB_LIMIT_CONCURRENCY="8", LAB_MAX_REQUESTS="100", LAB_MAX_REQUESTS_JITTER="7")
 
-    assert " --limit-concurrency 8 --workers 1 " in done.stdout
+    assert " --limit-concurrency 8 --workers 3 " in done.stdout
+    assert done.stdout.endswith(" app:app --limit-max-requests 100 --limit-max-requests-jitter 7\n")
 
 
 UWSGI = {"WORKERS": "2", "THREADS": "1", "SOMAXCONN": "100", "PROTOCOL": "http", "THUNDER_LOCK": "false",
@@ -192,22 +190,18 @@ TCP, UNIX = "127.0.0.1:7999", "/told/processes.sock"
     ("changed", "lines"),
     [
         ({"SOMAXCONN": "4096", "PROTOCOL": "fastcgi"}, ["listen = 2048", "protocol = fastcgi", APPLICATION, *SOCKET]),
-        ({"SOMAXCONN": "16", "PROTOCOL": "fastcgi"}, ["listen = 16", "protocol = fastcgi", APPLICATION, *SOCKET]),
         ({"MAP_SOCKET": "true", "PROTOCOL": "fastcgi"}, ["listen = 100", "protocol = fastcgi", APPLICATION, *MAPPED]),
         ({"ROUTER": "tcp"},
          ["listen = 100", APPLICATION, "http = 0.0.0.0:8000", f"http-to = {TCP}", f"socket = {TCP}"]),
         ({"ROUTER": "unix"},
          ["listen = 100", APPLICATION, "http = 0.0.0.0:8000", f"http-to = {UNIX}", f"socket = {UNIX}"]),
+        ({"MAX_REQUESTS": "9"}, ["listen = 100", "protocol = http", APPLICATION, "max-requests = 9", *SOCKET]),
     ],
 )  # fmt: skip
 def test_uwsgi_is_started_with_a_queue_of_up_to_2048_and_the_sockets_of_the_experiment(
     told: Path, changed: dict[str, str], lines: list[str]
 ) -> None:
     assert uwsgi(told, **changed) == ["processes = 2", "threads = 1", *lines]
-
-
-def test_uwsgi_is_told_after_how_many_requests_a_process_ends(told: Path) -> None:
-    assert "max-requests = 100" in uwsgi(told, MAX_REQUESTS="100")
 
 
 def test_uwsgi_tells_the_counts_of_processes_that_have_ended_if_the_application_counts(
@@ -231,17 +225,6 @@ def test_uwsgi_tells_the_counts_of_processes_that_have_ended_if_the_application_
         "==> worker 8 <==\nserved 120\n==> worker 9 <==\nserved 8\n==> worker 10 <==\nserved 0\n"
         "==> settings <==\n[uwsgi]\n"
     )
-
-
-@pytest.mark.parametrize("word", [word for word, server in KINDS.items() if server.service == "asgi"])
-def test_every_server_of_this_image_is_started(told: Path, word: str) -> None:
-    done = shell(
-        SERVERS / "asgi" / "start", told,
-        LAB_SERVER=word, LAB_LOOP="asyncio", LAB_WORKERS="1", LAB_THREADS="2", LAB_APP="app:app",
-    )  # fmt: skip
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split()[0] == word.partition("-")[0]
 
 
 def test_a_server_that_nobody_knows_is_not_started(told: Path) -> None:
@@ -287,17 +270,6 @@ def test_where_the_application_counts_gunicorn_has_no_hook(monkeypatch: pytest.M
     assert not {"post_worker_init", "post_request"} & gunicorn(monkeypatch, app, "").keys()
 
 
-def test_uvicorn_is_told_after_how_many_requests_a_worker_ends(told: Path) -> None:
-    done = shell(
-        SERVERS / "asgi" / "start", told,
-        LAB_SERVER="uvicorn", LAB_LOOP="asyncio", LAB_WORKERS="3", LAB_APP="fastapi_app:typed", LAB_KEEPALIVE_S="5",
-        LAB_MAX_REQUESTS="100", LAB_MAX_REQUESTS_JITTER="7",
-    )  # fmt: skip
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(" fastapi_app:typed --limit-max-requests 100 --limit-max-requests-jitter 7\n")
-
-
 def test_a_server_that_the_lab_ends_is_started_again_and_one_that_ends_by_itself_is_not(told: Path) -> None:
     """The lab removes the file with the server's process before it ends the server, and says when to start again."""
     server = f"echo started >> {told}/starts; [ $(wc -l < {told}/starts) = 2 ] || rm {told}/server; exit 3"
@@ -311,20 +283,19 @@ def test_a_server_that_the_lab_ends_is_started_again_and_one_that_ends_by_itself
     assert (alone.returncode, alone.stdout) == (0, "served\n")
 
 
-def test_gunicorns_workers_may_finish_their_requests_if_they_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [({}, 1), ({"HUP_AFTER_S": "5.0"}, 10), ({"TERM_AFTER_S": "5.0"}, 10), ({"MAX_REQUESTS": "9"}, 10)],
+)
+def test_gunicorns_workers_may_finish_their_requests_if_they_are_replaced(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], seconds: int
+) -> None:
+    for name, value in ({"MAX_REQUESTS_JITTER": "7"} | given).items():
+        monkeypatch.setenv(f"LAB_{name}", value)
     settings = gunicorn(monkeypatch, "wsgi:app", "3")
-    assert (settings["max_requests"], settings["graceful_timeout"]) == (0, 1)
 
-    monkeypatch.setenv("LAB_HUP_AFTER_S", "5.0")
-    assert gunicorn(monkeypatch, "wsgi:app", "3")["graceful_timeout"] == 10
-    monkeypatch.setenv("LAB_HUP_AFTER_S", "0")
-    monkeypatch.setenv("LAB_TERM_AFTER_S", "5.0")
-    assert gunicorn(monkeypatch, "wsgi:app", "3")["graceful_timeout"] == 10
-    monkeypatch.setenv("LAB_TERM_AFTER_S", "0")
-    monkeypatch.setenv("LAB_MAX_REQUESTS", "100")
-    monkeypatch.setenv("LAB_MAX_REQUESTS_JITTER", "7")
-    settings = gunicorn(monkeypatch, "wsgi:app", "3")
-    assert (settings["max_requests"], settings["max_requests_jitter"], settings["graceful_timeout"]) == (100, 7, 10)
+    told = (settings["max_requests"], settings["max_requests_jitter"], settings["graceful_timeout"])
+    assert told == (int(given.get("MAX_REQUESTS", 0)), 7, seconds)
 
 
 @pytest.mark.parametrize(
@@ -344,8 +315,6 @@ def test_gunicorns_workers_may_finish_their_requests_if_they_are_replaced(monkey
           "    server 127.0.0.1:8001;", "}"]),
         ({"server": "python314-granian", "workers": 1, "threads": 8, "gil": False},
          ["granian --interface wsgi --workers 1 --blocking-threads 8"]),
-        ({"server": "python314-gunicorn", "workers": 1, "threads": 8, "gil": True},
-         ["# gunicorn.conf.py", 'worker_class = "gthread"', "workers = 1", "threads = 8"]),
         ({"server": "python314-uwsgi", "workers": 1, "threads": 8, "gil": False},
          ["# uwsgi.ini", "[uwsgi]", "processes = 1", "threads = 8", "master = true", "wsgi-env-behaviour = holy"]),
         ({"server": "flup-prefork", "workers": 10, "threads": 1}, []),

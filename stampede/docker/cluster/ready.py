@@ -19,9 +19,8 @@ from stampede.docker.commands import Say
 from stampede.docker.engine import engine_cores, memory_budget, plugin_version
 from stampede.docker.facts import ask_engine
 from stampede.docker.processor import model_name
-from stampede.plan.placement import MemoryBudgets, server_machines
+from stampede.plan import MemoryBudget, MemoryBudgets, machines_for
 from stampede.records.run import Host, RunMachine
-from stampede.servers.limits import MemoryBudget
 
 
 @contextmanager
@@ -66,7 +65,7 @@ def cores_for_servers(cluster: Cluster | None) -> int:
         return engine_cores()
     return sum(
         cluster.machines[machine.name].cores or int(machine.told("info", "--format", "{{.NCPU}}") or 1)
-        for machine in server_machines(machines_of(cluster))
+        for machine in machines_for("servers", machines_of(cluster))
     )
 
 

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from pydantic import ValidationError
+
 from stampede.errors import Misplaced
-from stampede.experiment.loads.settings import Described, Number, Word
 from stampede.records.classes import LOAD_CLASSES, OWN_CLASSES, LoadClass, OwnRequestClass
 from stampede.records.duration import in_seconds
+from stampede.records.mistakes import Kind, reason_in_json
 from stampede.records.nearest import nearest_first
 from stampede.records.run import LoadKind
 from stampede.records.traffic import Traffic, TrafficClass
@@ -20,8 +22,16 @@ USERS_MAX = 16_000
 """Most virtual users of one k6 container. Each user has a connection, and a container may open 16384 files."""
 RATE_MAX_RPS = 20_000
 """Most requests per second of one k6 container. On two cores, k6 sends 16 to 17 thousand."""
+K6_MIB = 128
+"""The memory limit of k6 without users: k6 needs 43 MiB; the rest is for the output that it writes to disk."""
+USER_MIB = 0.6
+"""The limit for each virtual user. A user needs 0.17 MiB without requests, and up to 0.42 when k6 waits for a CPU."""
+REQUEST_MIB = 0.0005
+"""The limit for each request. k6 keeps 0.00024 MiB of each request for its summary (docs/develop/benchmarks.md)."""
 QUICKEST_S = 0.0005
 """A response time that no server of the lab undercuts (docs/develop/benchmarks.md, "The floor")."""
+ANSWER_WITHIN_S = 60
+"""How long k6 waits for the answer to one request."""
 GRACE_S = 60
 """How long k6 waits for the last answers after a load: longer than any wait that a trial should show."""
 RELATIVE = frozenset({"first_per_s", "last_per_s"})
@@ -39,14 +49,74 @@ class WrongSetting(Misplaced):
 
 
 @dataclass(frozen=True)
+class Number:
+    """A setting that is a number from ``least`` to ``most``; ``why`` gives the reason for ``most``.
+
+    The ``example`` of a setting is its value when somebody starts the script by hand.
+    """
+
+    example: float
+    least: float
+    most: float = inf
+    why: str = ""
+    whole: bool = False
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value; None if the value is allowed."""
+        bounds = f", at least {self.least:g}" if self.most == inf else f" from {self.least:g} to {self.most:,.10g}"
+        allowed = ("a whole number" if self.whole else "a number") + bounds
+        if isinstance(value, str):
+            return f"{value!r} must be {allowed}"
+        if not self.least <= value <= self.most or (self.whole and value != int(value)):
+            return f"{value:,.15g} must be {allowed}{f': {self.why}' if self.why and value > self.most else ''}"
+        return None
+
+
+@dataclass(frozen=True)
+class Word:
+    """A setting that is one of a few words. ``needs`` holds the further settings that each word requires."""
+
+    example: str
+    needs: Mapping[str, Mapping[str, Number]]
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value; None if the value is allowed."""
+        there = nearest_first(str(value), list(self.needs))
+        return None if value in self.needs else f"{value!r} must be one of {there}"
+
+
+@dataclass(frozen=True)
+class Described:
+    """A setting that is JSON of a kind, which ``read`` reads (stampede/records/classes.py)."""
+
+    example: str
+    kind: Kind
+    read: Callable[[str], object]
+    allowed: str
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value; None if the value is allowed."""
+        if not isinstance(value, str):
+            return f"{value!r} must be {self.allowed}"
+        try:
+            self.read(value)
+        except ValidationError as error:
+            whole = "" if error.errors()[0]["loc"] else f"; it must be {self.allowed}"
+            return reason_in_json(error, self.kind, value) + whole
+        except ValueError as error:
+            return str(error)
+        return None
+
+
+@dataclass(frozen=True)
 class LoadScript:
     """One script: what it sends, in Markdown, its settings by name, its kind of load, and the most that it sends.
 
     ``users`` names the settings whose sum is the number of virtual users (or connections) at once. In an ``open_loop``
     the script sends whether or not earlier requests were answered. ``traffic`` returns the classes of requests as
-    theory simulates them. A script that theory cannot simulate says instead what is ``missing``, its ``classes`` of
-    requests (empty: those of its setting ``classes``), and ``rate_rps``: how many requests it sends per second if every
-    answer comes as soon as possible.
+    theory simulates them, or what theory lacks. A script that theory cannot simulate has its ``classes`` of requests
+    (empty: those of its setting ``classes``), and ``rate_rps``: how many requests it sends per second if every answer
+    comes as soon as possible.
 
     ``fits`` raises WrongSetting if the settings contradict each other. ``grace_s`` returns how many seconds the script
     waits for the last answers after a load of the given number of seconds, and ``last_sent_s`` after how many seconds
@@ -58,8 +128,7 @@ class LoadScript:
     sends: str
     settings: Mapping[str, Number | Word | Described]
     users: tuple[str, ...]
-    traffic: Callable[[Settings], Traffic] | None = None
-    missing: str = ""
+    traffic: Callable[[Settings], Traffic] = lambda _: Traffic()
     classes: tuple[str, ...] = ()
     rate_rps: Callable[[Numbers], float] | None = None
     kind: LoadKind = "steady"
@@ -76,6 +145,8 @@ class LoadScript:
 
         ``generators`` k6 containers share the users and the rate. ``relative``: the rate follows from another load.
         """
+        if relative and (twice := RELATIVE & values.keys()):
+            raise WrongSetting("relative already gives the rate; delete this setting or relative", min(twice))
         needed = self.declared(values)
         allowed = {**needed, **self.optional}
         words = {word for word, setting in self.settings.items() if isinstance(setting, Word)}
@@ -86,8 +157,7 @@ class LoadScript:
                 raise WrongSetting(f"{name} has no setting {setting}{where}; it has {there}", setting)
             if problem := allowed[setting].problem(value):
                 raise WrongSetting(problem, setting)
-        said = values.keys() | (RELATIVE if relative else set())
-        if missing := sorted(needed.keys() - said):
+        if missing := sorted(needed.keys() - values.keys() - (RELATIVE if relative else set())):
             raise WrongSetting(f"{name} also needs {', '.join(missing)}{where}")
         numbers = numbers_of(values)
         self.fits(numbers)
@@ -110,21 +180,11 @@ class LoadScript:
         grace_s = self.grace_s(numbers_of(settings), in_seconds(duration))
         return {"GRACE_S": f"{grace_s:.10g}", **self.variables(settings, duration)}
 
-    def recorded_traffic(self, settings: Settings) -> Traffic:
-        """Return what a run records of the requests that the script sends with checked settings."""
-        return self.traffic(settings) if self.traffic else Traffic(missing=self.missing)
-
     def request_classes(self, settings: Settings) -> list[str]:
         """Return the names of the classes of requests that the script sends with checked settings."""
         if "classes" in settings:
             return list(described_classes(settings))
-        return list(self.traffic(settings).classes if self.traffic else self.classes)
-
-    def is_open(self, values: Settings) -> bool:
-        """Whether requests come however long the answers take."""
-        return self.open_loop or (
-            "classes" in values and any(of.per_second for of in described_classes(values).values())
-        )
+        return list(self.traffic(settings).classes or self.classes)
 
     def users_at_once(self, values: Settings) -> float:
         """Return the number of virtual users (or connections) at once."""
@@ -148,7 +208,7 @@ class LoadScript:
             return numbers["classes_per_s"]
         if self.rate_rps:
             return self.rate_rps(numbers)
-        return sum(map(_most_per_second, self.traffic(values).classes.values())) if self.traffic else 0.0
+        return sum(map(_most_per_second, self.traffic(values).classes.values()))
 
     def declared(self, values: Settings) -> dict[str, Number | Word | Described]:
         """Return the settings of this script by name, including the settings that words among the values require."""
@@ -177,9 +237,8 @@ def described_classes(settings: Settings) -> Mapping[str, LoadClass] | Mapping[s
 
 def computing_class(settings: Settings) -> LoadClass | None:
     """Return the class whose requests compute for longest; None: no class of the lab's application computes."""
-    if "classes" not in settings:
-        return None
-    found = [of for of in described_classes(settings).values() if isinstance(of, LoadClass) and of.computes]
+    classes = described_classes(settings).values() if "classes" in settings else ()
+    found = [of for of in classes if isinstance(of, LoadClass) and of.computes]
     return max(found, key=lambda of: of.mean_s, default=None)
 
 

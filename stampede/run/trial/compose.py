@@ -18,8 +18,7 @@ from stampede.docker.images import K6_RELEASE
 from stampede.docker.redaction import LOCAL_ENV, redact_composed
 from stampede.experiment.model import Script
 from stampede.paths import COMPOSE_FILE, ROOT
-from stampede.plan import PlannedTrial
-from stampede.plan.placement import assign, k6_service
+from stampede.plan import PlannedTrial, assign, k6_service
 from stampede.plan.timing import generators_up_s
 from stampede.records.folder import write_whole
 from stampede.run.trial.files import RESULTS_THERE

@@ -67,7 +67,7 @@ def memory_limit_reason(trial: PlannedTrial, service: str, limit_mib: int) -> st
         setting = "which mem_limit of this service in your Compose file sets"
     elif service.partition("-")[0] == "k6":
         names = "users" if trial.load.classes else ", ".join(dict.fromkeys(trial.load.declared.users))
-        setting = f"which stampede/servers/limits.py computes from {names}, the rate and the duration"
+        setting = f"which stampede/experiment/loads/script.py computes from {names}, the rate and the duration"
     else:
         setting = f"which mem_limit of {service} in docker-compose.yml sets"
     return f"{service} needed more memory than its limit of {limit_mib} MiB, {setting}"

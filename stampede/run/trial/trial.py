@@ -23,8 +23,7 @@ from stampede.docker.machine_usage import Quiet
 from stampede.docker.redaction import LOCAL_ENV, local_words, redact
 from stampede.errors import LabError
 from stampede.experiment.loads.script import WrongSetting
-from stampede.plan import PlannedTrial
-from stampede.plan.placement import k6_service
+from stampede.plan import PlannedTrial, k6_service
 from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass
 from stampede.records.files import ALONE
 from stampede.records.folder import BadRun, read_trial, trial_folder, write_record, write_whole
