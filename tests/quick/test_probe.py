@@ -28,15 +28,16 @@ from stampede.paths import ROOT
 from tests.conftest import wait_until
 
 PROBE = ROOT / "probe"
+ABOUT = {"server": "sync", "threads": 1, "loop": False}
 sys.path.insert(0, str(PROBE))
 
 from stampede_probe import shared as layout  # noqa: E402
 from stampede_probe import worker as notes  # noqa: E402
 from stampede_probe.__main__ import main as command  # noqa: E402
-from stampede_probe.serve import answer, metrics, snapshot  # noqa: E402
-from stampede_probe.shared import HEAD, RING, RING_AT, SINCE, STARTED, UNTIL, Shared  # noqa: E402
+from stampede_probe.serve import metrics, snapshot  # noqa: E402
+from stampede_probe.shared import RING, ROUTES, SINCE, STARTED, UNTIL, Shared, nothing, nothing_of_a_route  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
-from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _outwards, _typed  # noqa: E402
+from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _outwards, _stack, _typed  # noqa: E402
 from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
 from stampede_probe.wrap import Asgi, Body, SizedBody, Wsgi  # noqa: E402
 
@@ -59,18 +60,27 @@ def off() -> Iterator[None]:
 def turn(shared: Shared, base: int, *times_s: float) -> None:
     """Note when a worker became full, no longer full, full, and so on."""
     for when in times_s:
-        head = shared.q[base + HEAD]
-        shared.d[base + RING_AT + head % RING] = when
-        shared.q[base + HEAD] = head + 1
+        shared.turn(base, when)
+
+
+def claim(shared: Shared) -> int | None:
+    """Claim a slot as a worker with one thread does."""
+    return shared.claim(**ABOUT)
 
 
 def workers(shared: Shared, count: int, since_s: float = 0.0) -> list[int]:
     """Claim slots, and return their first words."""
-    bases = [shared.claim(1, "sync", loop=False) for _ in range(count)]
+    bases = [base for _ in range(count) if (base := claim(shared)) is not None]
+    assert len(bases) == count
     for base in bases:
-        assert base is not None
         shared.d[base + SINCE] = since_s
-    return [base for base in bases if base is not None]
+    return bases
+
+
+def has_counted(shared: Shared, base: int, routes: dict[str, int], **notes: dict[str, float]) -> None:
+    """Write that a worker has counted so many requests of each route, and notes."""
+    counted = {name: {**nothing_of_a_route(), "requests": count} for name, count in routes.items()}
+    shared.write(base, {"worker": ABOUT, "counts": {**nothing(), "routes": counted, "notes": notes}})
 
 
 def test_a_wait_is_avoidable_while_the_own_worker_is_full_and_another_is_not(shared: Shared) -> None:
@@ -149,11 +159,11 @@ def test_a_worker_that_was_killed_leaves_its_counts_once_and_its_slot_is_used_ag
         mine.begin({"PATH_INFO": "/"}, None)
         mine.count("filled by", "/a", 2.0)
         mine.count_ended()
-        shared.write_notes(mine.base, mine.notes)
+        mine.write()
         os.kill(os.getpid(), 9)
     os.waitpid(child, 0)
     before = snapshot(shared)
-    first = shared.claim(1, "sync", loop=False)
+    first = claim(shared)
     after = snapshot(shared)
 
     assert before["workers"] == []
@@ -166,7 +176,7 @@ def test_a_worker_that_was_killed_leaves_its_counts_once_and_its_slot_is_used_ag
 
 def lines_of_a_claim(shared: Shared, killed_at: int = -1) -> list[int]:
     """Claim a slot, and return the lines that ran. Kill this process before the line with this place among them."""
-    codes = {one.__code__ for one in (Shared.claim, Shared._add, Shared.add_route, Shared.write_notes)}
+    codes = {one.__code__ for one in (Shared.claim, Shared._add, Shared.write)}
     ran: list[int] = []
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -179,7 +189,7 @@ def lines_of_a_claim(shared: Shared, killed_at: int = -1) -> list[int]:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        shared.claim(1, "sync", loop=False)
+        claim(shared)
     finally:
         sys.settrace(before)
     return ran
@@ -189,10 +199,8 @@ def ended_workers() -> Shared:
     """Return the memory of a server whose two workers ended after three requests each."""
     shared = Shared.create()
     for base in workers(shared, 2):
-        route = shared.add_route(base, "/a")
-        shared.q[base + layout.ROUTE_AT + route * layout.ROUTE_WORDS + layout.REQUESTS] = 3
+        has_counted(shared, base, {"/a": 3}, stacks={"waits|/a|": 3.0})
         shared.q[base + layout.FAULTS] = 3
-        shared.write_notes(base, {"filled by": {"/a": 3.0}})
         shared.q[base + STARTED] -= 1
     return shared
 
@@ -216,20 +224,40 @@ def test_who_is_killed_while_it_claims_a_slot_changes_no_sum() -> None:
         for claims in range(4):
             told = snapshot(shared)
             counted = told["routes"]["/a"]["requests"], told["faults"], told["notes"]
-            if counted != (6, 6, {"filled by": {"/a": 6.0}}):
+            if counted != (6, 6, {"stacks": {"waits|/a|": 6.0}}):
                 wrong[ran[killed_at], claims] = counted
-            shared.claim(1, "sync", loop=False)
+            claim(shared)
         assert len(list(shared.slots())) == 4  # both slots were used again
         Path(shared.path).unlink()
 
     assert wrong == {}
 
 
-def test_notes_are_read_again_when_they_are_written_after_a_writer_that_failed(shared: Shared) -> None:
-    shared.q[layout.base_of(0) + layout.NOTES_SEQUENCE] += 1
-    shared.write_notes(layout.base_of(0), {"stacks": {"a": 1.0}})
+def test_who_dies_while_it_writes_leaves_what_it_wrote_before(shared: Shared) -> None:
+    [base] = workers(shared, 1)
+    has_counted(shared, base, {"/a": 1})
+    written = shared.q[base + layout.WRITTEN]
+    has_counted(shared, base, {"/a": 22})
+    shared.q[base + layout.WRITTEN] = written
 
-    assert snapshot(shared)["notes"] == {"stacks": {"a": 1.0}}
+    assert snapshot(shared)["routes"]["/a"]["requests"] == 1
+
+
+def test_what_has_no_room_is_left_out_and_never_a_request(shared: Shared) -> None:
+    """Of names, the greatest counts are kept. Of routes, those of the next workers become others."""
+    for worker in range(2):
+        [base] = workers(shared, 1)
+        routes = {f"/{worker}/{number}": 10 for number in range(ROUTES)}
+        has_counted(shared, base, routes, stacks={f"{number}|" + "x" * 300: number for number in range(500)})
+        shared.q[base + STARTED] -= 1  # it has gone
+    claim(shared)
+    claim(shared)
+    found = snapshot(shared)
+
+    assert sum(of["requests"] for of in found["routes"].values()) == 2 * 10 * ROUTES
+    assert len(found["routes"]) == ROUTES + 1
+    assert found["routes"][layout.OTHER]["requests"] == 10 * ROUTES
+    assert {int(name.partition("|")[0]) for name in found["notes"]["stacks"]} == set(range(400, 500))
 
 
 def test_a_process_that_got_the_id_of_a_dead_worker_is_not_this_worker(shared: Shared) -> None:
@@ -239,27 +267,9 @@ def test_a_process_that_got_the_id_of_a_dead_worker_is_not_this_worker(shared: S
     assert snapshot(shared)["workers"] == []
 
 
-def test_a_request_is_not_shown_with_the_details_of_the_one_before_it(shared: Shared) -> None:
-    [base] = workers(shared, 1)
-    at = base + layout.PLACE_AT
-    shared.d[at], shared.q[at + 1], shared.d[at + 2], shared.q[at + 3], shared.d[at + 4] = 7.0, 99, 0.5, 1, 6.0
-
-    [worker] = snapshot(shared)["workers"]
-    [request] = worker["requests"]
-    assert (request["thread"], request["delay_s"], request["route"]) == (0, None, layout.UNMATCHED)
-
-
-def test_what_stands_in_the_notes_after_a_crash_does_no_harm(shared: Shared) -> None:
-    [base] = workers(shared, 1)
-    shared.write_notes(base, {"stacks": {"a": 1.0}})
-    shared.q[base + layout.NOTES_SEQUENCE] += 1
-
-    assert snapshot(shared)["notes"] == {}
-
-
 def test_sixty_four_workers_and_more_have_slots_and_then_nobody_fails(shared: Shared) -> None:
     assert len(set(workers(shared, layout.WORKERS))) == layout.WORKERS
-    assert shared.claim(1, "sync", loop=False) is None
+    assert claim(shared) is None
 
 
 @pytest.mark.parametrize(
@@ -392,7 +402,7 @@ print(gc.isenabled())
 def test_busy_threads_of_a_pool_are_counted_and_idle_ones_are_not() -> None:
     counted: list[str] = []
     watcher = Watcher.__new__(Watcher)
-    watcher._codes, watcher._folders, watcher._before, watcher._idle = {}, (), {}, ""
+    watcher._before, watcher._idle = {}, ""
     watcher.worker = SimpleNamespace(count=lambda kind, name, _seconds: counted.append(f"{kind}: {name}"))  # type: ignore[assignment]
     begun, over = threading.Event(), threading.Event()
 
@@ -406,7 +416,7 @@ def test_busy_threads_of_a_pool_are_counted_and_idle_ones_are_not() -> None:
         begun.wait(60)
         while not counted:
             frames = sys._current_frames().items()
-            watcher._count_pools({thread: watcher._stack(_outwards(one)) for thread, one in frames}, 0.2)
+            watcher._count_pools({thread: _stack(_outwards(one)) for thread, one in frames}, 0.2)
         over.set()
 
     [name] = {one.partition(" → ")[0] for one in counted}
@@ -421,7 +431,7 @@ def test_a_loop_that_lacks_a_processor_is_held_for_the_rest_of_the_time(
     counted: dict[str, float] = {}
     watcher = Watcher.__new__(Watcher)
     watcher.worker = SimpleNamespace(  # type: ignore[assignment]
-        d=[0.0] * layout.MINUTE, base=0, rows=None, due=0.0, hold=lambda _: None, let_go=lambda _: None,
+        counts=nothing(), rows=None, due=0.0, hold=lambda _: None, let_go=lambda _: None,
         count=lambda _, name, seconds: counted.update({name: seconds}),
     )  # fmt: skip
     monkeypatch.setattr(watcher, "_scheduled", lambda _: (0.0, waited_s, 0))
@@ -441,9 +451,7 @@ def test_a_loop_that_lacks_a_processor_is_held_for_the_rest_of_the_time(
 
 def test_the_screen_has_no_control_characters_and_fits(shared: Shared) -> None:
     [base] = workers(shared, 1, since_s=time.monotonic())
-    shared.add_route(base, "/a\x1b[2J" + "x" * 90)
-    shared.q[base + layout.ROUTE_AT + 2 * layout.ROUTE_WORDS + layout.REQUESTS] = 1
-    shared.write_notes(base, {"stacks": {"waits|/a\x1b]0;|b\n": 1.0}})
+    has_counted(shared, base, {"/a\x1b[2J" + "x" * 90: 1}, stacks={"waits|/a\x1b]0;|b\n": 1.0})
 
     lines = screen(snapshot(shared), 80, 50)
     assert any("/a?[2J" in line for line in lines)
@@ -463,24 +471,19 @@ def test_spans_have_the_unit_that_suits_them() -> None:
 
 def test_the_text_for_prometheus_has_one_type_for_each_family_and_cumulative_buckets(shared: Shared) -> None:
     [base] = workers(shared, 1)
-    at = base + layout.ROUTE_AT
-    shared.q[at + layout.REQUESTS] = 3
-    shared.q[at + layout.DELAYS] = 2
-    shared.q[at + layout.DELAYS + layout.COUNTS - 1] = 1
+    counts = nothing()
+    counts["routes"]["/a"] = {**nothing_of_a_route(), "requests": 3, "delays": [2, *[0] * 12, 1]}
+    counts["seconds"][int(time.monotonic())] = [1, 0, 0]
+    shared.write(base, {"worker": ABOUT, "counts": counts})
 
     text = metrics(shared)
     types = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(types) == len(set(types))
-    assert 'stampede_queueing_delay_seconds_bucket{route="(unmatched)",le="10"} 2\n' in text
-    assert 'stampede_queueing_delay_seconds_bucket{route="(unmatched)",le="+Inf"} 3\n' in text
-    assert 'stampede_requests_total{route="(unmatched)"} 3\n' in text
+    assert 'stampede_queueing_delay_seconds_bucket{route="/a",le="10"} 2\n' in text
+    assert 'stampede_queueing_delay_seconds_bucket{route="/a",le="+Inf"} 3\n' in text
+    assert 'stampede_requests_total{route="/a"} 3\n' in text
     dashboard = (ROOT / "docs/how-to/diagnose-dashboard.json").read_text()
-    shared.q[base + layout.MINUTE], shared.q[base + layout.MINUTE + 1] = int(time.monotonic()), 1
-    assert set(re.findall(r"stampede_\w+", dashboard)) <= set(
-        re.findall(r"^stampede_\w+", metrics(shared), re.MULTILINE)
-    )
-    assert b"404" in answer(b"GET /etc/passwd HTTP/1.1\r\n\r\n", shared)
-    assert answer(b"HEAD /metrics HTTP/1.1\r\n\r\n", shared).endswith(b"\r\n\r\n")
+    assert set(re.findall(r"stampede_\w+", dashboard)) <= set(re.findall(r"^stampede_\w+", text, re.MULTILINE))
 
 
 @pytest.mark.usefixtures("off")
@@ -490,7 +493,7 @@ def test_a_fault_in_the_probe_reaches_no_request_and_is_said_once(shared: Shared
     environ = {"PATH_INFO": "/", "wsgi.multithread": False}
     assert app(dict(environ), print) == [b"ok"]
     assert state.worker is not None
-    state.worker.free = object()  # type: ignore[assignment]
+    state.worker.due = object()  # type: ignore[assignment]
 
     assert [app(dict(environ), print) for _ in range(3)] == [[b"ok"]] * 3
     assert state.off
@@ -588,7 +591,7 @@ def pwrite(descriptor, data, at):
     return write(descriptor, data, at)
 os.pwrite = pwrite
 made = shared.Shared.create()
-print(made.path, made.claim(1, "sync", loop=False) is not None)
+print(made.path, made.claim(server="sync", threads=1, loop=False) is not None)
 if made.path:
     os.unlink(made.path)
 """
@@ -611,7 +614,7 @@ def test_without_a_folder_each_worker_counts_for_itself(error: int, monkeypatch:
         made = Shared.create()
 
     assert (made.path, made.descriptor) == ("", -1)
-    assert made.claim(1, "sync", loop=False) is not None
+    assert claim(made) is not None
 
 
 @pytest.mark.usefixtures("off")
@@ -624,7 +627,7 @@ def test_a_child_that_is_forked_while_threads_have_the_locks_takes_a_slot_of_its
     mine, had, over = state.worker, threading.Event(), threading.Event()
 
     def keep() -> None:
-        with mine.lock, mine.counting, mine.notes_lock, notes._making:
+        with mine.lock, mine.counting, notes._making:
             had.set()
             over.wait(60)
 
