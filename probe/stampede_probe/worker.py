@@ -294,6 +294,7 @@ class Worker:
                 self.holds.append((self.held_since, now, self.held_by))
                 self.held_by = "(not seen)"
                 self.held_since = self.d[self.base + layout.HELD_SINCE] = 0.0
+                self.changed = True
                 if not (self.capacity and len(self.at_work) >= self.capacity):
                     self._turn(now)
 
