@@ -256,6 +256,11 @@ def test_threads_that_wait_for_the_interpreter_and_pools_that_are_full_are_told(
     of = {kind: sum(value for name, value in stacks.items() if name.startswith(f"{kind}|/compute|")) for kind in KINDS}
     assert of["interpreter lock"] > of["waits"]
     assert found["notes"]["pool full"]["AnyIO's pool of 40 threads"] > 0
+    of_pool = {name for name in stacks if name.startswith("pool thread ")}
+    assert any(
+        re.fullmatch(r"pool thread waits\|\(pool\)\|.*probe_site.py:\d+ pause → time.sleep", name) for name in of_pool
+    )
+    assert all("_site.py" in name for name in of_pool), "idle threads are not counted"
 
 
 @pytest.mark.parametrize(
