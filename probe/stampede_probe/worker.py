@@ -39,15 +39,10 @@ _SEGMENTS = bool(os.environ.get("STAMPEDE_PROBE_SEGMENTS"))
 
 def native(module: str, name: str) -> Any:
     """Return a function of the standard library as it was before gevent or eventlet replaced it."""
-    for library, getter in (("gevent.monkey", "get_original"), ("eventlet.patcher", "original")):
-        patching = sys.modules.get(library)
-        if patching is not None:
-            try:
-                got = getattr(patching, getter)
-                return got(module, name) if library == "gevent.monkey" else getattr(got(module), name)
-            except Exception:  # noqa: S112  # not patched
-                continue
-    return getattr(import_module(module), name)
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    if gevent is not None:
+        return gevent.get_original(module, name)
+    return getattr(import_module(module) if eventlet is None else eventlet.original(module), name)
 
 
 get_ident = native("_thread", "get_ident")
@@ -350,8 +345,14 @@ class Rows:
         self._count += 1
         if not request.ident.replace("-", "").isalnum():
             request.ident = f"pid{os.getpid()}-{self._count}"
+        try:
+            given = request.source.get("gunicorn.socket")
+            number = given.fileno() if given is not None else sys.modules["uwsgi"].connection_fd()
+            connection = str(os.fstat(number).st_ino)  # the inode is unique, unlike a port
+        except (OSError, AttributeError, KeyError):
+            connection = ""  # the server keeps the socket
         began = epoch() - monotonic() + request.began
-        self.write(f"began,{request.ident},{self._worker},{request.thread},{connection_of(request.source)},{began:.6f}")
+        self.write(f"began,{request.ident},{self._worker},{request.thread},{connection},{began:.6f}")
 
     def ended(self, request: Request, route: str) -> None:
         """Write the second line of a request."""
@@ -378,15 +379,6 @@ class Rows:
             os.write(self._file, line.encode("utf-8", "replace") + b"\n")
         except OSError:
             pass
-
-
-def connection_of(source: Any) -> str:
-    """Return the inode of a request's socket, which, unlike a port, is unique; empty if the server keeps the socket."""
-    try:
-        known = source.get("gunicorn.socket")
-        return str(os.fstat(known.fileno() if known is not None else sys.modules["uwsgi"].connection_fd()).st_ino)
-    except (OSError, AttributeError, KeyError):
-        return ""
 
 
 def route_of(request: Request) -> str:
@@ -501,10 +493,7 @@ def fault() -> None:
     """Turn the probe off because it failed; say so once."""
     error = sys.exc_info()[1]
     if state.worker is not None:
-        try:
-            state.worker.q[state.worker.base + layout.FAULTS] += not state.off
-        except Exception:  # noqa: S110  # nothing more can be done
-            pass
+        state.worker.q[state.worker.base + layout.FAULTS] = 1
     state.off = True
     _say(f"turned off in process {os.getpid()}, because it failed: {error!r}")
 
