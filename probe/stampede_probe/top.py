@@ -50,12 +50,12 @@ def screen(found: dict[str, Any], width: int, height: int) -> list[str]:
 
 
 def _shares(title: str, of: dict[str, float] | None, most: int) -> list[str]:
-    greatest = sorted((of or {}).items(), key=lambda one: -one[1])
-    whole = sum(value for _, value in greatest)
-    shown = [
-        f"{share(value / whole):>6} {span(value):>6}  {name.replace('|', '  ')}" for name, value in greatest[:most]
-    ]
-    return ["", title, *shown] if shown else []
+    whole = sum((of or {}).values())
+    if not of or not whole:
+        return []
+    greatest = sorted(of.items(), key=lambda one: -one[1])[:most]
+    shares = (f"{share(value / whole):>6} {span(value):>6}  {name.replace('|', '  ')}" for name, value in greatest)
+    return ["", title, *shares]
 
 
 def share(value: float) -> str:
