@@ -13,11 +13,11 @@ from stampede.experiment.file import load_experiment
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import METHOD, SourceRecord
-from stampede.reproduce.picture import ratio_picture
 from stampede.reproduce.reproduction import (
     Reproduced,
     Reproduction,
     default_run,
+    ratio_picture,
     read_reproduced,
     read_reproduction,
     write_reproduction,
