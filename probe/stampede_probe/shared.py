@@ -216,7 +216,7 @@ class Shared:
         """Write what a worker does and has counted; if there is no room, without the names with the fewest seconds."""
         written = self.q[base + WRITTEN] + 1
         at = (base + JSON_AT) * WORD + written % 2 * JSON_BYTES
-        for most in (None, 100, 30, 0):
+        for most in (None, 200, 100, 30, 10, 0):
             if most is not None:
                 notes = {kind: dict(sorted(of.items(), key=lambda one: -one[1])[:most])
                          for kind, of in found["counts"]["notes"].items()}  # fmt: skip

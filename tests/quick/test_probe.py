@@ -70,10 +70,10 @@ def workers(shared: Shared, count: int, since_s: float = 0.0) -> list[int]:
     return bases
 
 
-def has_counted(shared: Shared, base: int, routes: dict[str, int], **notes: dict[str, float]) -> None:
-    """Write that a worker has counted so many requests of each route, and notes."""
+def has_counted(shared: Shared, base: int, routes: dict[str, int], **counts: Any) -> None:
+    """Write that a worker has counted so many requests of each route, and more."""
     counted = {name: {**nothing_of_a_route(), "requests": count} for name, count in routes.items()}
-    shared.write(base, {"worker": ABOUT, "counts": {**nothing(), "routes": counted, "notes": notes}})
+    shared.write(base, {"worker": ABOUT, "counts": {**nothing(), "routes": counted, **counts}})
 
 
 def test_a_wait_is_avoidable_while_the_own_worker_is_full_and_another_is_not(shared: Shared) -> None:
@@ -190,7 +190,7 @@ def ended_workers() -> Shared:
     """Return the memory of a server whose two workers ended after three requests each."""
     shared = Shared.create()
     for base in workers(shared, 2):
-        has_counted(shared, base, {"/a": 3}, stacks={"waits|/a|": 3.0})
+        has_counted(shared, base, {"/a": 3}, notes={"stacks": {"waits|/a|": 3.0}}, clock_ahead_s=3.0)
         shared.q[base + layout.FAULTS] = 3
         shared.q[base + STARTED] -= 1
     return shared
@@ -214,8 +214,8 @@ def test_who_is_killed_while_it_claims_a_slot_changes_no_sum() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         for claims in range(4):
             told = snapshot(shared)
-            counted = told["routes"]["/a"]["requests"], told["faults"], told["notes"]
-            if counted != (6, 6, {"stacks": {"waits|/a|": 6.0}}):
+            counted = told["routes"]["/a"]["requests"], told["faults"], told["clock_ahead_s"], told["notes"]
+            if counted != (6, 6, 3.0, {"stacks": {"waits|/a|": 6.0}}):
                 wrong[ran[killed_at], claims] = counted
             claim(shared)
         assert len(list(shared.slots())) == 4  # both slots were used again
@@ -239,7 +239,7 @@ def test_what_has_no_room_is_left_out_and_never_a_request(shared: Shared) -> Non
     for worker in range(2):
         [base] = workers(shared, 1)
         routes = {f"/{worker}/{number}": 10 for number in range(ROUTES)}
-        has_counted(shared, base, routes, stacks={f"{number}|" + "x" * 300: number for number in range(500)})
+        has_counted(shared, base, routes, notes={"stacks": {f"{n}|" + "x" * 300: n for n in range(500)}})
         shared.q[base + STARTED] -= 1  # it has gone
     claim(shared)
     claim(shared)
@@ -414,7 +414,7 @@ def test_a_loop_that_lacks_a_processor_is_held_for_the_rest_of_the_time(
 
 def test_the_screen_has_no_control_characters_and_fits(shared: Shared) -> None:
     [base] = workers(shared, 1, since_s=time.monotonic())
-    has_counted(shared, base, {"/a\x1b[2J" + "x" * 90: 1}, stacks={"waits|/a\x1b]0;|b\n": 1.0})
+    has_counted(shared, base, {"/a\x1b[2J" + "x" * 90: 1}, notes={"stacks": {"waits|/a\x1b]0;|b\n": 1.0}})
 
     lines = screen(snapshot(shared), 80, 50)
     assert any("/a?[2J" in line for line in lines)
@@ -428,10 +428,9 @@ def test_spans_have_the_unit_that_suits_them() -> None:
 
 def test_the_text_for_prometheus_has_one_type_for_each_family_and_cumulative_buckets(shared: Shared) -> None:
     [base] = workers(shared, 1)
-    counts = nothing()
-    counts["routes"]["/a"] = {**nothing_of_a_route(), "requests": 3, "delays": [2, *[0] * 12, 1]}
-    counts["seconds"][int(time.monotonic())] = [1, 0, 0]
-    shared.write(base, {"worker": ABOUT, "counts": counts})
+    route, now = {**nothing_of_a_route(), "requests": 3, "delays": [2, *[0] * 12, 1]}, int(time.monotonic())
+    seconds = {now: [4, 2, 1], now - 61: [4, 4, 4]}
+    shared.write(base, {"worker": ABOUT, "counts": {**nothing(), "routes": {"/a": route}, "seconds": seconds}})
 
     text = metrics(shared)
     types = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
@@ -439,6 +438,8 @@ def test_the_text_for_prometheus_has_one_type_for_each_family_and_cumulative_buc
     assert 'stampede_queueing_delay_seconds_bucket{route="/a",le="10"} 2\n' in text
     assert 'stampede_queueing_delay_seconds_bucket{route="/a",le="+Inf"} 3\n' in text
     assert 'stampede_requests_total{route="/a"} 3\n' in text
+    assert "\nstampede_waited_share 0.5\n" in text
+    assert "\nstampede_avoidable_wait_share 0.25\n" in text
     dashboard = (ROOT / "docs/how-to/diagnose-dashboard.json").read_text()
     assert set(re.findall(r"stampede_\w+", dashboard)) <= set(re.findall(r"^stampede_\w+", text, re.MULTILINE))
 
@@ -476,7 +477,11 @@ def test_a_clock_that_is_set_back_makes_waits_unknown_and_no_time_negative(
         body.close()  # type: ignore[attr-defined]
     found = snapshot(shared)
 
-    assert all(one["since_s"] >= 0 for one in at_work)
+    assert [(one["since_s"] >= 0, one["delay_s"] is None) for one in at_work] == [
+        (True, False),
+        (True, True),
+        (True, True),
+    ]
     assert found["unknown"]["clock_ahead"] == 2
     assert found["routes"]["(unmatched)"]["known"] == 1
     assert found["routes"]["(unmatched)"]["work_s"] >= 0
@@ -495,6 +500,18 @@ def test_an_application_within_another_is_one_request(shared: Shared) -> None:
 
     assert snapshot(shared)["routes"]["(unmatched)"]["requests"] == 1
     assert not state.off
+
+
+@pytest.mark.usefixtures("off")
+def test_a_worker_counts_so_many_routes_and_the_requests_of_all_others(shared: Shared) -> None:
+    state.memory = shared
+    app = Wsgi(lambda _environ, _start: [b"ok"])
+    for number in range(2 * ROUTES):
+        app({"PATH_INFO": "/", "bottle.route": f"/{number}"}, print)
+
+    routes = snapshot(shared)["routes"]
+    assert [*routes] == [*(f"/{number}" for number in range(ROUTES)), layout.OTHER]
+    assert routes[layout.OTHER]["requests"] == ROUTES
 
 
 @pytest.mark.usefixtures("off")
