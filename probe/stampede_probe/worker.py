@@ -240,7 +240,7 @@ class Worker:
             oldest = sorted(self.at_work.values(), key=lambda one: one.began)[:LISTED]
         requests = [(one.began, one.route or route_of(one), one.delay) for one in oldest]
         with self.counting:
-            self.changed = bool(requests)
+            self.changed = False
             self.memory.write(self.base, {"worker": {**self.about, "requests": requests}, "counts": self.counts})
 
     def _judge(self, request: Request) -> None:

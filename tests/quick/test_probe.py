@@ -389,16 +389,20 @@ print(gc.isenabled())
     assert (ended.stdout, ended.stderr, ended.returncode) == ("True\n", "", 0)
 
 
-@pytest.mark.parametrize(("waited_s", "held_s"), [(0.0, 0.975), (0.6, 0.375), (0.95, None)])
+@pytest.mark.parametrize(
+    ("waited_s", "collected_s", "told"),
+    [(0.0, 0.0, {"held": 0.975}), (0.6, 0.0, {"computed": 0.375}), (0.95, 0.0, {}), (0.0, 0.6, {"collected": 0.975})],
+)
 def test_a_loop_that_lacks_a_processor_is_held_for_the_rest_of_the_time(
-    waited_s: float, held_s: float | None, monkeypatch: pytest.MonkeyPatch
+    waited_s: float, collected_s: float, told: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a second, it computes for 0.3 s; it should go on after 25 ms."""
     counted: dict[str, float] = {}
     watcher = Watcher.__new__(Watcher)
     vars(watcher).update(
         worker=SimpleNamespace(
-            counts=nothing(), rows=None, due=0.0, hold=lambda _: None, let_go=lambda _: None,
+            counts={"collector": {"paused_s": collected_s}}, rows=None, due=0.0,
+            hold=lambda _: None, let_go=lambda _: None,
             count=lambda _, name, seconds: counted.update({name: seconds}),
         ),
         _loop_native=1, _loop_waited=0.0, _paused_s=0.025, _silent_s=0.0, _collected_before=0.0,
@@ -408,8 +412,7 @@ def test_a_loop_that_lacks_a_processor_is_held_for_the_rest_of_the_time(
 
     watcher.goes_on(watcher._ticked + 1.0)
 
-    kind = "held" if waited_s == 0 else "computed"
-    assert counted == ({} if held_s is None else {kind: pytest.approx(held_s)})
+    assert counted == pytest.approx(told)
 
 
 def test_the_screen_has_no_control_characters_and_fits(shared: Shared) -> None:
