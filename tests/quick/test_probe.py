@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -37,7 +37,7 @@ from stampede_probe.serve import metrics, snapshot  # noqa: E402
 from stampede_probe.shared import RING, ROUTES, SINCE, STARTED, UNTIL, Shared, nothing, nothing_of_a_route  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
 from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _typed  # noqa: E402
-from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
+from stampede_probe.worker import Request, Rows, sent_at, state  # noqa: E402
 from stampede_probe.wrap import Asgi, Body, SizedBody, Wsgi  # noqa: E402
 
 
@@ -50,9 +50,10 @@ def shared() -> Iterator[Shared]:
 
 
 @pytest.fixture
-def off() -> Iterator[None]:
-    """Leave no worker of the probe in this process."""
-    yield
+def served(shared: Shared) -> Iterator[Callable[..., Any]]:
+    """A WSGI application under the probe, which shares memory with nobody else."""
+    state.memory = shared
+    yield Wsgi(lambda _environ, _start: [b"ok"])
     state.worker, state.memory, state.off, state.capacity = None, None, False, None
 
 
@@ -138,31 +139,6 @@ def test_avoidable_waits_are_those_of_the_lab(seed: int, shared: Shared) -> None
     expected = avoidable_waits(answered, count, threads).beside_s
     assert waited == pytest.approx(expected.tolist(), abs=2e-6)
     assert sum(expected) > 0
-
-
-@pytest.mark.usefixtures("off")
-def test_a_worker_that_was_killed_leaves_its_counts_once_and_its_slot_is_used_again(shared: Shared) -> None:
-    child = os.fork()
-    if not child:
-        mine = Worker(shared, 1, "sync", loop=False)
-        for _ in range(3):
-            request = mine.begin({"PATH_INFO": "/", "bottle.route": "/a"}, f"t={time.time() - 0.01:.6f}")
-            assert request
-            mine.end(request)
-        mine.begin({"PATH_INFO": "/"}, None)
-        mine.count("filled by", "/a", 2.0)
-        mine.count_ended()
-        mine.write()
-        os.kill(os.getpid(), 9)
-    os.waitpid(child, 0)
-    before = snapshot(shared)
-    first = claim(shared)
-    after = snapshot(shared)
-
-    assert (before["workers"], before["busy_threads"]) == ([], 0)
-    assert before["routes"]["/a"]["requests"] == after["routes"]["/a"]["requests"] == 3
-    assert after["notes"]["filled by"] == {"/a": 2.0}
-    assert [*shared.slots()] == [first]
 
 
 def lines_of_a_claim(shared: Shared, killed_at: int = -1) -> list[int]:
@@ -447,26 +423,24 @@ def test_the_text_for_prometheus_has_one_type_for_each_family_and_cumulative_buc
     assert set(re.findall(r"stampede_\w+", dashboard)) <= set(re.findall(r"^stampede_\w+", text, re.MULTILINE))
 
 
-@pytest.mark.usefixtures("off")
-def test_a_fault_in_the_probe_reaches_no_request_and_is_said_once(shared: Shared, capfd: Any) -> None:
-    state.memory = shared
-    app = Wsgi(lambda _environ, _start: [b"ok"])
+def test_a_fault_in_the_probe_reaches_no_request_and_is_said_once(
+    shared: Shared, served: Callable[..., Any], capfd: Any
+) -> None:
     environ = {"PATH_INFO": "/", "wsgi.multithread": False}
-    assert app(dict(environ), print) == [b"ok"]
+    assert served(dict(environ), print) == [b"ok"]
     assert state.worker is not None
     state.worker.due = object()  # type: ignore[assignment]
 
-    assert [app(dict(environ), print) for _ in range(3)] == [[b"ok"]] * 3
+    assert [served(dict(environ), print) for _ in range(3)] == [[b"ok"]] * 3
     assert state.off
     assert capfd.readouterr().err.count("stampede-probe: turned off") == 1
     assert snapshot(shared)["faults"] == 1
 
 
-@pytest.mark.usefixtures("off")
+@pytest.mark.usefixtures("served")
 def test_a_clock_that_is_set_back_makes_waits_unknown_and_no_time_negative(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state.memory = shared
     app = Wsgi(lambda _environ, _start: iter([b"ok"]))
     now = time.time()
     bodies = []
@@ -491,9 +465,8 @@ def test_a_clock_that_is_set_back_makes_waits_unknown_and_no_time_negative(
     assert found["clock_ahead_s"] == pytest.approx(3600, abs=1)
 
 
-@pytest.mark.usefixtures("off")
+@pytest.mark.usefixtures("served")
 def test_an_application_within_another_is_one_request(shared: Shared) -> None:
-    state.memory = shared
     inner = Wsgi(lambda _environ, _start: [b"ok"])
 
     async def outer(_scope: Any, _receive: Any, _send: Any) -> None:
@@ -505,22 +478,20 @@ def test_an_application_within_another_is_one_request(shared: Shared) -> None:
     assert not state.off
 
 
-@pytest.mark.usefixtures("off")
-def test_a_worker_counts_so_many_routes_and_the_requests_of_all_others(shared: Shared) -> None:
-    state.memory = shared
-    app = Wsgi(lambda _environ, _start: [b"ok"])
+def test_a_worker_counts_so_many_routes_and_the_requests_of_all_others(
+    shared: Shared, served: Callable[..., Any]
+) -> None:
     for number in range(2 * ROUTES):
-        app({"PATH_INFO": "/", "bottle.route": f"/{number}"}, print)
+        served({"PATH_INFO": "/", "bottle.route": f"/{number}"}, print)
 
     routes = snapshot(shared)["routes"]
     assert [*routes] == [*(f"/{number}" for number in range(ROUTES)), layout.OTHER]
     assert routes[layout.OTHER]["requests"] == ROUTES
 
 
-@pytest.mark.usefixtures("off")
-def test_bodies_stay_what_they_are(shared: Shared) -> None:
+@pytest.mark.usefixtures("served")
+def test_bodies_stay_what_they_are() -> None:
     """Lists and files are the application's own; other bodies are closed, keep their length, and end when forgotten."""
-    state.memory = shared
     closed = []
 
     class Sized:
@@ -594,12 +565,11 @@ def test_without_a_folder_each_worker_counts_for_itself(error: int, monkeypatch:
     assert claim(made) is not None
 
 
-@pytest.mark.usefixtures("off")
-def test_a_child_that_is_forked_while_threads_have_the_locks_takes_a_slot_of_its_own(shared: Shared) -> None:
-    state.memory = shared
-    app = Wsgi(lambda _environ, _start: [b"ok"])
+def test_a_child_that_is_forked_while_threads_have_the_locks_takes_a_slot_of_its_own(
+    shared: Shared, served: Callable[..., Any]
+) -> None:
     environ = {"PATH_INFO": "/", "wsgi.multithread": True}
-    app(dict(environ), print)
+    served(dict(environ), print)
     assert state.worker is not None
     mine, had, over = state.worker, threading.Event(), threading.Event()
 
@@ -614,7 +584,7 @@ def test_a_child_that_is_forked_while_threads_have_the_locks_takes_a_slot_of_its
     child = os.fork()
     if not child:
         signal.alarm(60)
-        app(dict(environ), print)
+        served(dict(environ), print)
         state.close()
         os._exit(int(state.off))
     _, status = os.waitpid(child, 0)
