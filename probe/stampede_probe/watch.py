@@ -235,7 +235,7 @@ class Watcher:
         _libraries()  # now: it looks at many folders, which takes long while others have the interpreter's lock
         self._count_others({})
         last = monotonic()
-        while state.worker is None or state.worker is self.worker:
+        while self.worker.pid and state.worker in (None, self.worker):
             try:
                 wait_s = LOOK_S if self.worker.loop else SAMPLE_S
                 if self._is_quiet() and not self.worker.held_since:

@@ -240,6 +240,8 @@ class Worker:
             oldest = sorted(self.at_work.values(), key=lambda one: one.began)[:LISTED]
         requests = [(one.began, one.route or route_of(one), one.delay) for one in oldest]
         with self.counting:
+            if not self.pid:
+                return
             self.changed = False
             self.memory.write(self.base, {"worker": {**self.about, "requests": requests}, "counts": self.counts})
 
@@ -322,6 +324,7 @@ class Worker:
             if not state.off:
                 self.count_ended()
                 self.write()
+            self.pid = 0  # another worker may have the slot from now on
             self.d[self.base + layout.UNTIL] = monotonic()
 
 

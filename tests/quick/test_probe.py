@@ -37,7 +37,7 @@ from stampede_probe.serve import metrics, snapshot  # noqa: E402
 from stampede_probe.shared import RING, ROUTES, SINCE, STARTED, UNTIL, Shared, nothing, nothing_of_a_route  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
 from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _typed  # noqa: E402
-from stampede_probe.worker import Request, Rows, sent_at, state  # noqa: E402
+from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
 from stampede_probe.wrap import Asgi, Body, SizedBody, Wsgi  # noqa: E402
 
 
@@ -208,6 +208,19 @@ def test_who_dies_while_it_writes_leaves_what_it_wrote_before(shared: Shared) ->
     shared.q[base + layout.WRITTEN] = written
 
     assert snapshot(shared)["routes"]["/a"]["requests"] == 1
+
+
+@pytest.mark.usefixtures("served")
+def test_a_worker_that_has_ended_leaves_its_slot_to_the_next_one(shared: Shared) -> None:
+    """The end of a lifespan closes a worker, and the end of its process does so again."""
+    ended = Worker(shared, 1, "ended", loop=False)
+    ended.close()
+    [base] = workers(shared, 1)
+    ended.write()
+    ended.close()
+
+    assert base == ended.base
+    assert [(one["server"], one["pid"]) for one in snapshot(shared)["workers"]] == [("sync", os.getpid())]
 
 
 def test_what_has_no_room_is_left_out_and_never_a_request(shared: Shared) -> None:
