@@ -117,7 +117,7 @@ def metrics(shared: Shared | None = None) -> str:
     family("counter", "pool_full_seconds", says, notes.get("pool full"), "pool")
     says = "Time of long requests and held loops, by line of code."
     family("counter", "stack_seconds", says, notes.get("stacks"), "kind", "route", "at")
-    family("counter", "gc_pause_seconds", "Pauses of the garbage collector.", found["collector"]["paused_s"])
+    family("counter", "gc_pause_seconds", "Pauses of the garbage collector.", found["collected_s"])
     family("counter", "probe_faults", "Faults of the probe, which turned itself off.", found["faults"])
     return "\n".join([*lines, ""])
 

@@ -55,8 +55,8 @@ def nothing() -> dict[str, Any]:
         "notes": {},  # by kind: seconds by name
         "unknown": {"no_header": 0, "no_time": 0, "clock_ahead": 0, "too_long_ago": 0},
         "clock_ahead_s": 0.0,
-        "collector": {"count": 0, "paused_s": 0.0, "longest_s": 0.0},
         "held_s": 0.0,
+        "collected_s": 0.0,
         "faults": 0,
     }
 
@@ -74,7 +74,7 @@ def merged(one: Any, two: Any, name: str = "") -> Any:
         return {key: merged(one[key], two[key], key) if key in one and key in two else both[key] for key in both}
     if isinstance(one, list):
         return [first + second for first, second in zip(one, two)]
-    return max(one, two) if name in ("clock_ahead_s", "longest_s") else one + two
+    return max(one, two) if name == "clock_ahead_s" else one + two
 
 
 class Shared:

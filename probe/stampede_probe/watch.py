@@ -135,7 +135,7 @@ class Watcher:
 
     def watch_loop(self, loop: Any) -> None:
         """Watch the running event loop of asyncio or uvloop."""
-        self.worker.about["loop"], self.worker.changed, self.loop = True, True, loop
+        self.loop = loop
         self._start_ticking()
         self._tick_of_loop()
 
@@ -174,7 +174,7 @@ class Watcher:
                 mine_s = time.thread_time() - self._loop_cpu
                 others_s = max(time.process_time() - self._process_cpu - mine_s, self._silent_s)
                 kind = "computed" if mine_s >= held_s / 2 else "locked" if others_s > held_s / 2 else "held"
-                if self.worker.counts["collector"]["paused_s"] - self._collected_before > held_s / 2:
+                if self.worker.counts["collected_s"] - self._collected_before > held_s / 2:
                     kind = "collected"
                 self.worker.hold(self._ticked + self._paused_s)
                 self.worker.count("loop", kind, held_s)
@@ -186,7 +186,7 @@ class Watcher:
             self._tick(now)
 
     def _tick(self, now: float) -> None:
-        self._silent_s, self._collected_before = 0.0, self.worker.counts["collector"]["paused_s"]
+        self._silent_s, self._collected_before = 0.0, self.worker.counts["collected_s"]
         self._loop_cpu, self._process_cpu = time.thread_time(), time.process_time()
         self._ticked = now
         self.worker.due = now + TICK_S / 2
@@ -218,10 +218,8 @@ class Watcher:
         if phase == "start":
             self._collecting = monotonic()
         elif self._collecting and state.worker is self.worker:
-            seconds, of = monotonic() - self._collecting, self.worker.counts["collector"]
-            of["count"] += 1
-            of["paused_s"] += seconds
-            of["longest_s"] = max(of["longest_s"], seconds)
+            seconds = monotonic() - self._collecting
+            self.worker.counts["collected_s"] += seconds
             if seconds > PAUSE_S:
                 by = sys._getframe().f_back or sys._getframe()  # while the interpreter ends, nobody called this
                 self._pauses.append((by.f_code, by.f_lasti, by.f_lineno, about.get("generation", 2), seconds))

@@ -390,7 +390,7 @@ def test_a_loop_that_lacks_a_processor_is_held_for_the_rest_of_the_time(
     watcher = Watcher.__new__(Watcher)
     vars(watcher).update(
         worker=SimpleNamespace(
-            counts={"collector": {"paused_s": collected_s}}, rows=None, due=0.0,
+            counts={"collected_s": collected_s}, rows=None, due=0.0,
             hold=lambda _: None, let_go=lambda _: None,
             count=lambda _, name, seconds: counted.update({name: seconds}),
         ),
