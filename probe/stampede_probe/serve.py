@@ -23,7 +23,8 @@ def snapshot(shared: Shared | None = None) -> dict[str, Any]:
         state.worker.judge_all()
         state.worker.write()
     now, counts = monotonic(), shared.counts()
-    workers = [_worker(shared, base, now) for base in shared.slots() if shared.is_same(base)]
+    told = {base: shared.read(base).get("worker") for base in shared.slots() if shared.is_same(base)}
+    workers = [_worker(shared, base, of, now) for base, of in told.items() if of]  # another may be taking the slot
     seconds = [of for second, of in counts.pop("seconds").items() if now - 60 < int(second) <= now]
     known, waited, avoidable = map(sum, zip((0, 0, 0), *seconds))
     return {
@@ -42,9 +43,8 @@ def snapshot(shared: Shared | None = None) -> dict[str, Any]:
     }
 
 
-def _worker(shared: Shared, base: int, now: float) -> dict[str, Any]:
+def _worker(shared: Shared, base: int, told: dict[str, Any], now: float) -> dict[str, Any]:
     q, d = shared.q, shared.d
-    told: dict[str, Any] = shared.read(base)["worker"]
     busy, held_since = q[base + layout.BUSY], d[base + layout.HELD_SINCE]
     requests = told.pop("requests", [])[:busy]  # some may have ended since
     return {

@@ -240,9 +240,12 @@ def test_what_has_no_room_is_left_out_and_never_a_request(shared: Shared) -> Non
     assert {int(name.partition("|")[0]) for name in found["notes"]["stacks"]} == set(range(400, 500))
 
 
-def test_a_process_that_got_the_id_of_a_dead_worker_is_not_this_worker(shared: Shared) -> None:
+@pytest.mark.parametrize(("word", "value"), [(STARTED, 1), (layout.WRITTEN, 0)])
+def test_neither_another_process_with_its_id_nor_a_slot_that_is_taken_is_a_worker(
+    shared: Shared, word: int, value: int
+) -> None:
     [base] = workers(shared, 1)
-    shared.q[base + STARTED] -= 1
+    shared.q[base + word] = value
 
     assert snapshot(shared)["workers"] == []
 
