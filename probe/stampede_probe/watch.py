@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from itertools import islice
 from time import monotonic
 from types import BuiltinMethodType, CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple
 
 from stampede_probe.shared import IDLE_SINCE, SEEN
 from stampede_probe.worker import Request, current, fault, get_ident, native, route_of, state
@@ -67,20 +67,15 @@ _KINDS = (
     (re.compile(r"^asyncio\.locks\.|\bEvent\.wait$"), "lock"),
 )
 _IDLE = re.compile(r"(selectors|gevent\.hub|eventlet\.hubs)\.")
-_POOLS = tuple(
-    os.path.join(*path) for path in (("anyio", "_backends", "_asyncio.py"), ("concurrent", "futures", "thread.py"))
-)
+_POOLS = ("anyio/_backends/_asyncio.py", "concurrent/futures/thread.py")
 DEPTH = 3
 """A request is followed through at most so many tasks that wait for each other."""
-_TASKS, _GROUPS = os.path.join("asyncio", "tasks.py"), ("asyncio.taskgroups", "anyio._backends._asyncio")
+_TASKS, _GROUPS = "asyncio/tasks.py", ("asyncio.taskgroups", "anyio._backends._asyncio")
 CO_OPTIMIZED = 1
-_CALLERS = (*_POOLS, os.path.join("asgiref", "sync.py"), os.path.join("asyncio", "events.py"))
+_CALLERS = (*_POOLS, "asgiref/sync.py", "asyncio/events.py")
 """What calls functions in a copy of a request's context."""
-_OWN = tuple(
-    folder.rstrip(os.sep) + os.sep
-    for folder in (os.path.dirname(os.path.abspath(__file__)), os.environ.get("STAMPEDE_PROBE_PART", ""))
-    if folder
-)
+_PART = os.environ.get("STAMPEDE_PROBE_PART")
+_OWN = tuple(os.path.join(one, "") for one in (os.path.dirname(os.path.abspath(__file__)), _PART) if one)
 """The folders of the probe, and of a program around it: their frames are not the application's."""
 _SCRIPT = os.path.abspath(sys.argv[0]) if getattr(sys, "argv", None) else ""
 """The command that started the server."""
@@ -98,9 +93,6 @@ class Stack(NamedTuple):
     code: CodeType | None = None
     line: int = 0
     instruction: int = -1
-
-
-Found = Tuple[Optional[Request], int, Stack, str]
 
 
 class Watcher:
@@ -318,7 +310,7 @@ class Watcher:
 
     def _found(
         self, long: list[Request], at_work: list[Request], stacks: dict[int, Stack], *, held: bool
-    ) -> Iterator[Found]:
+    ) -> Iterator[tuple[Request | None, int, Stack, str]]:
         """Yield what holds the loop, and where long requests are: the request, its thread (0: none) and its stack.
 
         While the loop is held, nobody can tell what else a task would wait for.
@@ -466,7 +458,7 @@ def _about(code: CodeType) -> tuple[bool, str]:
     if not path.startswith(("<", *_libraries())):
         return True, name
     short = path[8:-1] if path.startswith("<frozen ") else os.path.splitext(_short(path))[0]
-    return False, f"{short.replace(os.sep, '.').replace('.__init__', '')}.{name}"
+    return False, f"{short.replace('/', '.').replace('.__init__', '')}.{name}"
 
 
 @lru_cache(None)
@@ -476,7 +468,7 @@ def _libraries() -> tuple[str, ...]:
     for folder in sys.path:
         if os.path.isdir(folder) and any(one.endswith(".dist-info") for one in os.listdir(folder)):
             found.add(folder)
-    return tuple({path.rstrip(os.sep) + os.sep for one in found for path in (one, os.path.realpath(one))})
+    return tuple({os.path.join(path, "") for one in found for path in (one, os.path.realpath(one))})
 
 
 def _is_running(holder: Any) -> bool:
@@ -612,8 +604,8 @@ def _called(code: CodeType, instruction: int) -> str:
 def _short(path: str) -> str:
     """Return a path from the entry of sys.path, or from the working directory, that it stands in."""
     for root in sorted({os.getcwd(), *filter(None, sys.path)}, key=len, reverse=True):
-        if path.startswith(root.rstrip(os.sep) + os.sep):
-            return path[len(root.rstrip(os.sep)) + 1 :]
+        if path.startswith(os.path.join(root, "")):
+            return path[len(os.path.join(root, "")) :]
     return path
 
 
