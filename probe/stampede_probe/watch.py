@@ -105,7 +105,7 @@ class Watcher:
         self._limiter: Any = None
         self._loop_thread = self._loop_native = self._samples = 0
         self._paused_s, self._looked = TICK_S, monotonic()
-        self._ticked = self._passed_s = self._next_sample = self._next_write = self._next_second = 0.0
+        self._ticked = self._passed_s = self._next_sample = self._next_second = 0.0
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
         self._silent_s = self._collected_before = self._collecting = 0.0
         self._full_since_look = False
@@ -248,8 +248,7 @@ class Watcher:
                     code, instruction, line, generation, seconds = self._pauses.popleft()
                     by = _collector(code, instruction, line, generation)
                     self.worker.count("stacks", f"gc|(all requests)|{by}", seconds)
-                if now >= self._next_write and (self.worker.changed or self.worker.at_work):
-                    self._next_write = now + SAMPLE_S
+                if now - self.worker.written > SAMPLE_S * 0.75 and (self.worker.changed or self.worker.at_work):
                     self.worker.write()
                 if now >= self._next_second:
                     self._next_second = now + 1.0

@@ -30,6 +30,8 @@ CLOCK_S, STEP_S, LONGEST_S, NEVER = 0.002, 0.001, 3600.0, float("inf")
 that another worker could avoid. A request that came longer ago carries a wrong time."""
 UNCOUNTED, SECONDS = 64, 64
 """At most so many requests have ended and are not counted, and of so many seconds with requests counts are kept."""
+UNSEEN_S = 0.5
+"""For so long, others do not see what a worker has counted."""
 NAMES, LISTED = 500, 32
 """How many names of one kind a worker keeps counts of, and how many requests at work it tells."""
 _NO_CSV = str.maketrans(',"\n\r', ";'  ")
@@ -85,7 +87,7 @@ class Worker:
     __slots__ = (
         "about", "at_work", "base", "busy_at", "capacity", "changed", "counting", "counts", "d", "due", "ended",
         "free_since", "head", "held_by", "held_since", "holds", "idle_since_at", "lately", "left", "lock", "loop",
-        "memory", "pid", "q", "rows", "server", "watcher",
+        "memory", "pid", "q", "rows", "server", "watcher", "written",
     )  # fmt: skip  # a request finds what it needs beside each other in memory
 
     def __init__(self, memory: Shared, capacity: int, server: str, *, loop: bool) -> None:
@@ -117,8 +119,8 @@ class Worker:
         """Requests that are not counted yet."""
         self.counting = native("_thread", "RLock")()
         self.counts = nothing()
-        self.changed = False
-        """Whether others do not see yet what this worker does and has counted."""
+        self.changed, self.written = False, monotonic()
+        """Whether others do not see yet what this worker does and has counted, and when they last got to see it."""
         self.server: Any = None
         """gunicorn's worker: while it is ``alive``, it takes requests."""
         self.due = NEVER
@@ -190,6 +192,8 @@ class Worker:
                 self.rows.ended(request, request.route)
             if len(self.ended) >= UNCOUNTED:
                 self.count_ended()
+                if now - self.written > UNSEEN_S:  # the watching thread gets no processor
+                    self.write()
         except Exception:  # whatever it is, it must not reach the request
             fault()
 
@@ -242,7 +246,7 @@ class Worker:
         with self.counting:
             if not self.pid:
                 return
-            self.changed = False
+            self.changed, self.written = False, monotonic()
             self.memory.write(self.base, {"worker": {**self.about, "requests": requests}, "counts": self.counts})
 
     def _judge(self, request: Request) -> None:
