@@ -1,4 +1,4 @@
-"""Applications whose requests are held by something: ``app`` for WSGI, ``fast`` and ``django`` for ASGI.
+"""Applications whose requests are held by something: ``app`` for WSGI, ``fast`` for ASGI.
 
 Each function has the name of its path; the probe is to tell its kind, and the line in which it is held.
 """
@@ -25,25 +25,21 @@ NESTED, TEXT = re.compile(r"(a+)+$"), "a" * 23 + "b"
 
 
 def file_lock() -> None:
-    """Wait for a lock of a file that another request has."""
     with open(tempfile.gettempdir() + "/held_site", "w") as file:  # noqa: PTH123  # one line
         fcntl.flock(file, fcntl.LOCK_EX)
         time.sleep(HELD_S)
 
 
 def turnstile() -> None:
-    """Wait until fewer than eight requests are in."""
     with few:
         time.sleep(HELD_S)
 
 
 def future() -> None:
-    """Wait for what another thread does."""
     executor.submit(time.sleep, HELD_S).result()
 
 
 def receive() -> None:
-    """Wait for something on a socket."""
     one, _other = socket.socketpair()
     one.settimeout(HELD_S)
     with suppress(TimeoutError):
@@ -51,9 +47,8 @@ def receive() -> None:
 
 
 def simple_queue() -> None:
-    """Wait for something in a queue that is written in C."""
     with suppress(queue.Empty):
-        nothing.get(timeout=HELD_S)
+        nothing.get(timeout=HELD_S)  # of a queue that is written in C
 
 
 class Pool:
@@ -68,8 +63,10 @@ class Pool:
         return self.kept.get()
 
 
+connections = Pool()
+
+
 def own_pool() -> None:
-    """Keep the connection of the pool."""
     taken = connections.get()
     time.sleep(HELD_S)
     connections.kept.put(taken)
@@ -80,11 +77,7 @@ def regex() -> None:
     NESTED.match(TEXT)
 
 
-connections = Pool()
-
-
 def crunch() -> None:
-    """Compute for no request."""
     ends = time.monotonic() + 3
     while time.monotonic() < ends:
         sum(range(1000))
@@ -105,23 +98,19 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
 
 
 async def lock() -> None:
-    """Keep a lock while others wait for it."""
     async with locks.setdefault("one", asyncio.Lock()):
         await asyncio.sleep(HELD_S)
 
 
 async def a_queue() -> None:
-    """Wait for something in a queue."""
     await asyncio.wait([asyncio.ensure_future(asyncio.Queue[int]().get())], timeout=HELD_S)
 
 
 async def in_thread() -> None:
-    """Wait for a function in a thread."""
     await asyncio.to_thread(in_pool)
 
 
 def in_pool() -> None:
-    """Be at work in a thread of the pool."""
     time.sleep(HELD_S)
 
 
@@ -131,36 +120,30 @@ async def of_library() -> None:
 
 
 async def event() -> None:
-    """Wait for an event."""
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(asyncio.Event().wait(), HELD_S)
 
 
 async def read() -> None:
-    """Wait for something on a connection."""
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(asyncio.StreamReader().read(), HELD_S)
 
 
 async def parts() -> None:
-    """Take what a generator yields."""
     async for _ in steps():
         pass
 
 
 async def steps() -> AsyncIterator[int]:
-    """Yield something after a while."""
     await asyncio.sleep(HELD_S)
     yield 1
 
 
 async def several() -> None:
-    """Wait for several coroutines."""
     await asyncio.gather(nap(), asyncio.sleep(0))
 
 
 async def nap() -> None:
-    """Wait."""
     await asyncio.sleep(HELD_S)
 
 
@@ -171,33 +154,22 @@ async def callback() -> None:
 
 
 async def in_task() -> None:
-    """Hold the loop in a task that has been begun for this request."""
     await asyncio.create_task(hold())
 
 
 async def hold() -> None:
-    """Hold the loop."""
     time.sleep(HELD_S)  # on purpose
 
 
 async def search() -> None:
-    """Hold the loop in a function that is written in C."""
     regex()
-
-
-FOUND = {
-    one.__name__: one
-    for one in (lock, a_queue, in_thread, of_library, event, read, parts, several, callback, in_task, search)
-}
 
 
 async def fast(scope: dict[str, Any], _receive: Any, send: Any) -> None:
     """Await the function that the path names."""
-    if scope["type"] != "http":
-        return
-    found = FOUND.get(scope["path"][1:])
-    if found is not None:
-        scope["endpoint"] = found
-        await found()
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"done"})
+    if scope["type"] == "http":
+        if found := globals().get(scope["path"][1:]):
+            scope["endpoint"] = found
+            await found()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})

@@ -16,11 +16,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 PORTS = 8001, 8002
 THREADS = 4
+ALL = PORTS * (THREADS // 2)
+"""A port for each thread of each worker."""
 SLOW_S = 1.0
 PATIENCE_S = 60
 CLOSED = Path("closed")
@@ -52,22 +55,29 @@ def ask(path: str, port: int = PORTS[0]) -> str:
     return client.getresponse().read().decode()
 
 
-def all_slow(pool: ThreadPoolExecutor) -> list[Any]:
-    """Give every thread of every worker a slow request, which ends without CLOSED, and return the answers to come."""
-    return hold(pool, [PORTS[place % len(PORTS)] for place in range(THREADS)])
-
-
 def hold(pool: ThreadPoolExecutor, ports: Iterable[int]) -> list[Any]:
-    """Send a slow request to each port, and wait until all of them have begun."""
+    """Send a slow request to each port, which ends without CLOSED, and wait until all of them have begun."""
     for before in Path().glob("began-*"):
         before.unlink()
     CLOSED.touch()
     asked = [pool.submit(ask, "/slow", port) for port in ports]
-    deadline = time.monotonic() + PATIENCE_S
-    while len([*Path().glob("began-*")]) < len(asked):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert until(lambda: len([*Path().glob("began-*")]) >= len(asked))
     return asked
+
+
+def until(holds: Callable[[], bool]) -> bool:
+    """Wait until something holds, and return whether it does."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return holds()
+
+
+def answers() -> bool:
+    """Whether gunicorn answers."""
+    with suppress(OSError):
+        return bool(ask("/"))
+    return False
 
 
 def silent() -> socket.socket:
@@ -83,16 +93,7 @@ def is_open(client: socket.socket) -> bool:
     except BlockingIOError:
         return True
     finally:
-        client.setblocking(True)
         client.settimeout(PATIENCE_S)
-
-
-def closes(client: socket.socket) -> bool:
-    """Whether the worker closes a connection, however long that takes."""
-    deadline = time.monotonic() + PATIENCE_S
-    while is_open(client) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not is_open(client)
 
 
 def main() -> None:
@@ -109,14 +110,9 @@ def main() -> None:
     here = Path(__file__).stem
     master = subprocess.Popen([sys.executable, "-m", "gunicorn", "--config", "settings.py", f"{here}:app"])
     seen: dict[str, Any] = {}
-    for _ in range(10 * PATIENCE_S):
-        try:
-            ask("/")
-            break
-        except OSError:
-            time.sleep(0.1)
+    assert until(answers)
     with ThreadPoolExecutor(2 * THREADS) as pool:
-        slow = all_slow(pool)
+        slow = hold(pool, ALL)
         CLOSED.unlink()
         seen["shared"] = sorted(Counter(one.result() for one in slow).values())
 
@@ -127,8 +123,12 @@ def main() -> None:
             answered.add(kept.getresponse().read())
         assert kept.sock
         before = is_open(kept.sock)
-        slow = all_slow(pool)
-        seen["kept"] = [len(answered), before, closes(kept.sock)]  # after the last thread has its work
+        slow = hold(pool, ALL)
+        seen["kept"] = [
+            len(answered),
+            before,
+            until(lambda: not is_open(kept.sock)),
+        ]  # after the last thread has its work
         CLOSED.unlink()
         for one in slow:
             one.result()
@@ -149,7 +149,6 @@ def main() -> None:
         count = sum(one.exception() is None for one in served)
         still_open = sum(map(is_open, quiet))
         quiet[0].sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        quiet[0].settimeout(PATIENCE_S)
         spoken = b"".join(iter(lambda: quiet[0].recv(4096), b""))
         seen["beside_silent"] = [count, still_open, spoken.split(b"\r\n")[0].decode()]
 

@@ -20,12 +20,6 @@ def ask(port: int, path: str, host: str | None = None) -> tuple[HTTPResponse, by
     return answer, content
 
 
-def news(port: int, batch: int = 0, after: int = 0) -> dict[str, Any]:
-    """Return what a page is told that knows the first ``after`` rows of a batch."""
-    told: dict[str, Any] = json.loads(ask(port, f"/requests?batch={batch}&after={after}")[1])
-    return told
-
-
 def watch_all(port: int) -> list[dict[str, Any]]:
     """Ask as a page does until the lab has ended, and return all rows, each with the name of its variant."""
     rows: list[dict[str, Any]] = []
@@ -34,7 +28,7 @@ def watch_all(port: int) -> list[dict[str, Any]]:
     while time.monotonic() < deadline:
         time.sleep(0.3)
         try:
-            told = news(port, batch, after)
+            told = json.loads(ask(port, f"/requests?batch={batch}&after={after}")[1])
         except OSError:
             if batch:
                 return rows

@@ -4,6 +4,7 @@
 applications do.
 """
 
+# ruff: noqa: PLC0415  # a server imports one framework
 import asyncio
 import os
 import time
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 SLOW_S = 0.6
-HERE = Path(__file__)
 
 
 def pause() -> None:
@@ -32,7 +32,7 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
     if path == "/stream":
         return stream()
     if path == "/file" and "wsgi.file_wrapper" in environ:
-        return environ["wsgi.file_wrapper"](HERE.open("rb"))  # type: ignore[no-any-return]
+        return environ["wsgi.file_wrapper"](Path(__file__).open("rb"))  # type: ignore[no-any-return]
     return [str(os.getpid()).encode()]
 
 
@@ -48,16 +48,9 @@ def factory() -> Callable[..., Any]:
     return app
 
 
-def by_hand_wrapped() -> Any:
-    """Return the WSGI application with the probe."""
-    from stampede_probe import wsgi  # noqa: PLC0415  # only where it is asked for
-
-    return wsgi(app)
-
-
 def in_flask() -> Any:
     """Return an application with Flask's routes."""
-    from flask import Flask  # noqa: PLC0415  # one framework is enough
+    from flask import Flask
 
     made = Flask(__name__)
 
@@ -71,10 +64,10 @@ def in_flask() -> Any:
 
 def in_django() -> Any:
     """Return an application with Django's routes."""
-    from django.conf import settings  # noqa: PLC0415  # one framework is enough
-    from django.core.wsgi import get_wsgi_application  # noqa: PLC0415  # one framework is enough
-    from django.http import HttpRequest, HttpResponse  # noqa: PLC0415  # one framework is enough
-    from django.urls import path  # noqa: PLC0415  # one framework is enough
+    from django.conf import settings
+    from django.core.wsgi import get_wsgi_application
+    from django.http import HttpRequest, HttpResponse
+    from django.urls import path
 
     def slow(_request: HttpRequest, number: int) -> HttpResponse:
         pause()
@@ -86,9 +79,9 @@ def in_django() -> Any:
 
 
 def in_fastapi() -> Any:
-    """Return an application with FastAPI's routes, a mounted part, a websocket, and something in the background."""
-    from fastapi import FastAPI, WebSocket  # noqa: PLC0415  # one framework is enough
-    from starlette.responses import PlainTextResponse, StreamingResponse  # noqa: PLC0415  # one framework is enough
+    """Return an application with FastAPI's routes, a mounted part, and something in the background."""
+    from fastapi import FastAPI
+    from starlette.responses import PlainTextResponse, StreamingResponse
 
     begun: list[str] = []
 
@@ -153,17 +146,16 @@ def in_fastapi() -> Any:
     async def fail() -> None:
         raise RuntimeError("on purpose")
 
-    @made.websocket("/ws")
-    async def echo(socket: WebSocket) -> None:
-        await socket.accept()
-        await socket.send_text(await socket.receive_text())
-
     made.mount("/part", part)
     return made
 
 
 def __getattr__(name: str) -> Any:
-    makers = {"by_hand": by_hand_wrapped, "flask": in_flask, "fast": in_fastapi, "django": in_django}
+    if name == "by_hand":
+        from stampede_probe import wsgi
+
+        return wsgi(app)
+    makers = {"flask": in_flask, "fast": in_fastapi, "django": in_django}
     if name not in makers:
         raise AttributeError(name)
     globals()[name] = makers[name]()

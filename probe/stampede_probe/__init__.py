@@ -20,8 +20,7 @@ def __getattr__(name: str) -> Any:
     """Import what is asked for; each Python process of a server pays for no more than the hooks."""
     from importlib import import_module
 
-    if name in ("metrics", "snapshot"):
-        return getattr(import_module("stampede_probe.serve"), name)
-    if name in ("asgi", "wsgi"):
-        return getattr(import_module("stampede_probe.wrap"), name)
-    raise AttributeError(name)
+    module = {"asgi": "wrap", "wsgi": "wrap", "metrics": "serve", "snapshot": "serve"}.get(name)
+    if module is None:
+        raise AttributeError(name)
+    return getattr(import_module(f"stampede_probe.{module}"), name)

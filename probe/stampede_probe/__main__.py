@@ -32,12 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     for name, says in (
         ("top", "show what each worker is doing, each second"),
         ("snapshot", "print all that is known as JSON"),
-        ("metrics", "print the text for Prometheus"),
     ):
         one = commands.add_parser(name, help=says)
         one.add_argument("file", nargs="?", help="the file of the server; needed if several servers run here")
-        if name == "top":
-            one.add_argument("--once", action="store_true", help="print once, and end")
     given = parser.parse_args(arguments)
     try:
         return start(given) if given.command == "run" else show(given)
@@ -58,10 +55,13 @@ def start(given: argparse.Namespace) -> int:
     shared = Shared.create()
     site = str(Path(__file__).parent / "site")
     told = {
-        "FILE": shared.path, "SERVER": str(os.getpid()), "METRICS": str(given.metrics or ""),
-        "ROWS": os.path.abspath(given.rows) if given.rows else "", "SEGMENTS": "1" if given.segments else "",
-    }  # fmt: skip
-    environment = {**os.environ, **{f"STAMPEDE_PROBE_{name}": value for name, value in told.items() if value}}
+        "STAMPEDE_PROBE_FILE": shared.path,
+        "STAMPEDE_PROBE_SERVER": str(os.getpid()),
+        "STAMPEDE_PROBE_METRICS": str(given.metrics or ""),
+        "STAMPEDE_PROBE_ROWS": os.path.abspath(given.rows) if given.rows else "",
+        "STAMPEDE_PROBE_SEGMENTS": "1" if given.segments else "",
+    }
+    environment = {**os.environ, **{name: value for name, value in told.items() if value}}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [site, environment.get("PYTHONPATH")]))
     try:
         os.execvpe(command[0], command, environment)  # noqa: S606  # what the user typed
@@ -74,7 +74,7 @@ def start(given: argparse.Namespace) -> int:
 
 def show(given: argparse.Namespace) -> int:
     """Print what is known of a server."""
-    from stampede_probe.serve import metrics, snapshot
+    from stampede_probe.serve import snapshot
     from stampede_probe.worker import printable
 
     files = [given.file] if given.file else find()
@@ -94,13 +94,11 @@ def show(given: argparse.Namespace) -> int:
     except OSError as error:
         print(f"stampede-probe: {error}", file=sys.stderr)
         return 2
-    if given.command == "metrics":
-        print(metrics(shared), end="")
-    elif given.command == "snapshot":
+    if given.command == "snapshot":
         print(json.dumps(snapshot(shared)))
-    elif given.once or not sys.stdout.isatty():
+    elif not sys.stdout.isatty():
         print(*screen(snapshot(shared), 80, 199), sep="\n")
-    while given.command == "top" and not given.once and sys.stdout.isatty():
+    while given.command == "top" and sys.stdout.isatty():
         size = os.get_terminal_size()
         lines = screen(snapshot(shared), size.columns, size.lines - 1)
         sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J")

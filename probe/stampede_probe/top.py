@@ -40,31 +40,19 @@ def screen(found: dict[str, Any], width: int, height: int) -> list[str]:
         avoidably = share(of["avoidable"] / known) if known else "?"
         lines.append(f"{of['requests']:>9} {span(of['work_s'] / of['requests']):>7} {waited:>7} {avoidably:>9}  {name}")
     notes = found["notes"]
-    for title, kind in (
-        ("FILLED THE WORKERS WHILE OTHERS WAITED AVOIDABLY, FOR SO LONG IN ALL", "filled by"),
-        ("POOLS THAT WERE FULL", "pool full"),
-    ):
-        lines += _shares(title, notes.get(kind, {}), 4)
-    lines += _shares("WHERE LONG REQUESTS AND HELD LOOPS SPEND THEIR TIME", notes.get("stacks", {}), 10)
-    if found["collector"]["longest_s"] > 0.01:
-        of = found["collector"]
-        lines += [
-            "",
-            f"garbage collector: {span(of['paused_s'])} in {of['count']} pauses, the longest {span(of['longest_s'])}",
-        ]
+    lines += _shares("FILLED THE WORKERS WHILE OTHERS WAITED AVOIDABLY, FOR SO LONG IN ALL", notes.get("filled by"), 4)
+    lines += _shares("POOLS THAT WERE FULL", notes.get("pool full"), 4)
+    lines += _shares("WHERE LONG REQUESTS AND HELD LOOPS SPEND THEIR TIME", notes.get("stacks"), 10)
     return ["".join(one if one.isprintable() else "?" for one in line)[:width] for line in lines[:height]]
 
 
-def _shares(title: str, of: dict[str, float], most: int) -> list[str]:
-    whole = sum(of.values())
-    greatest = sorted(of.items(), key=lambda one: -one[1])[:most]
-    if not whole:
+def _shares(title: str, of: dict[str, float] | None, most: int) -> list[str]:
+    whole = sum((of or {}).values())
+    if not of or not whole:
         return []
-    return [
-        "",
-        title,
-        *(f"{share(value / whole):>6} {span(value):>6}  {name.replace('|', '  ')}" for name, value in greatest),
-    ]
+    greatest = sorted(of.items(), key=lambda one: -one[1])[:most]
+    shares = (f"{share(value / whole):>6} {span(value):>6}  {name.replace('|', '  ')}" for name, value in greatest)
+    return ["", title, *shares]
 
 
 def share(value: float) -> str:
@@ -74,12 +62,8 @@ def share(value: float) -> str:
 
 def span(seconds: float) -> str:
     """Return a time in the unit that suits it."""
-    for bound, unit, factor, digits in (
-        (0.9995, "ms", 1000, 0),
-        (10, "s", 1, 1),
-        (600, "s", 1, 0),
-        (36000, "min", 1 / 60, 0),
-    ):
-        if seconds < bound:
-            return f"{seconds * factor:.{digits}f} {unit}"
-    return f"{seconds / 3600:.0f} h"
+    if seconds < 0.9995:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 600:
+        return f"{seconds:.{1 if seconds < 10 else 0}f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 36000 else f"{seconds / 3600:.0f} h"

@@ -11,13 +11,13 @@ import time
 from collections import deque
 from contextlib import contextmanager
 from contextvars import Context
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from time import monotonic
 from types import BuiltinMethodType, CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple
 
-from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, LOOP, SEEN
+from stampede_probe.shared import IDLE_SINCE, SEEN
 from stampede_probe.worker import Request, current, fault, get_ident, native, route_of, state
 
 if TYPE_CHECKING:
@@ -67,21 +67,15 @@ _KINDS = (
     (re.compile(r"^asyncio\.locks\.|\bEvent\.wait$"), "lock"),
 )
 _IDLE = re.compile(r"(selectors|gevent\.hub|eventlet\.hubs)\.")
-_SERVERS = {"gunicorn", "uvicorn", "granian", "hypercorn", "daphne", "click", "runpy"}
-_POOLS = tuple(
-    os.path.join(*path) for path in (("anyio", "_backends", "_asyncio.py"), ("concurrent", "futures", "thread.py"))
-)
+_POOLS = ("anyio/_backends/_asyncio.py", "concurrent/futures/thread.py")
 DEPTH = 3
 """A request is followed through at most so many tasks that wait for each other."""
-_TASKS, _GROUPS = os.path.join("asyncio", "tasks.py"), ("asyncio.taskgroups", "anyio._backends._asyncio")
+_TASKS, _GROUPS = "asyncio/tasks.py", ("asyncio.taskgroups", "anyio._backends._asyncio")
 CO_OPTIMIZED = 1
-_CALLERS = (*_POOLS, os.path.join("asgiref", "sync.py"), os.path.join("asyncio", "events.py"))
+_CALLERS = (*_POOLS, "asgiref/sync.py", "asyncio/events.py")
 """What calls functions in a copy of a request's context."""
-_OWN = tuple(
-    folder.rstrip(os.sep) + os.sep
-    for folder in (os.path.dirname(os.path.abspath(__file__)), os.environ.get("STAMPEDE_PROBE_PART", ""))
-    if folder
-)
+_PART = os.environ.get("STAMPEDE_PROBE_PART")
+_OWN = tuple(os.path.join(one, "") for one in (os.path.dirname(os.path.abspath(__file__)), _PART) if one)
 """The folders of the probe, and of a program around it: their frames are not the application's."""
 _SCRIPT = os.path.abspath(sys.argv[0]) if getattr(sys, "argv", None) else ""
 """The command that started the server."""
@@ -89,21 +83,16 @@ _GIL = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 class Stack(NamedTuple):
-    """Where a thread is: its frames, the innermost first, and the code of the innermost frame of the application.
+    """Where a thread is: its frames, the innermost first, and the innermost frame of the application, if there is one.
 
-    ``names`` are the functions of libraries that this frame called, the innermost first. Without such a frame, it is
-    that of a library that called another library.
+    ``names`` are the functions of libraries that this frame called, the innermost first.
     """
 
     frames: list[FrameType]
     names: list[str]
-    is_application: bool = False
     code: CodeType | None = None
     line: int = 0
     instruction: int = -1
-
-
-Found = Tuple[Optional[Request], int, Stack, str]
 
 
 class Watcher:
@@ -119,14 +108,12 @@ class Watcher:
         self._ticked = self._passed_s = self._next_sample = self._next_second = 0.0
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
         self._silent_s = self._collected_before = self._collecting = 0.0
-        self._changed = self._full_since_look = False
+        self._full_since_look = False
         self._before: dict[int, tuple[float, float, float, int]] = {}
         self._ran: dict[int, float] = {}
         self._files: dict[int, int] = {}
         self._pauses: deque[tuple[CodeType, int, int, int, float]] = deque(maxlen=100)
         self._idle = ""
-        self._codes: dict[CodeType, tuple[bool, str]] = {}
-        self._folders: tuple[str, ...] = ()
         self._sleep: Callable[[float], None] = native("time", "sleep")
         gc.callbacks.append(self._collected)
         hubs = (sys.modules.get(library) for library in ("gevent", "eventlet"))
@@ -140,7 +127,6 @@ class Watcher:
 
     def watch_loop(self, loop: Any) -> None:
         """Watch the running event loop of asyncio or uvloop."""
-        self.worker.q[self.worker.base + LOOP] = 1
         self.loop = loop
         self._start_ticking()
         self._tick_of_loop()
@@ -153,7 +139,7 @@ class Watcher:
         if state.worker is self.worker and not state.off:
             caller = sys._getframe(1).f_code
             if not caller.co_filename.endswith(_CALLERS):
-                self._idle = self._about(caller)[1]  # it called the loop, which is not written in Python
+                self._idle = _about(caller)[1]  # it called the loop, which is not written in Python
             self.goes_on(monotonic())
             self._look_at_pools()
             self.loop.call_later(self._pause(), self._tick_of_loop)
@@ -168,7 +154,7 @@ class Watcher:
         return self._paused_s
 
     def _is_quiet(self) -> bool:
-        return not self.worker.at_work and monotonic() - self.worker.idle_since > QUIET_S
+        return not self.worker.at_work and monotonic() - self.worker.d[self.worker.base + IDLE_SINCE] > QUIET_S
 
     def goes_on(self, now: float) -> None:
         """Note that the loop goes on, and what kept it if it was held."""
@@ -180,11 +166,10 @@ class Watcher:
                 mine_s = time.thread_time() - self._loop_cpu
                 others_s = max(time.process_time() - self._process_cpu - mine_s, self._silent_s)
                 kind = "computed" if mine_s >= held_s / 2 else "locked" if others_s > held_s / 2 else "held"
-                if self.worker.d[self.worker.base + COLLECTED_S] - self._collected_before > held_s / 2:
+                if self.worker.counts["collected_s"] - self._collected_before > held_s / 2:
                     kind = "collected"
                 self.worker.hold(self._ticked + self._paused_s)
                 self.worker.count("loop", kind, held_s)
-                self._changed = True
                 if self.worker.rows:
                     self.worker.rows.span(kind, self._loop_native, held_s)
             self.worker.let_go(now)
@@ -193,7 +178,7 @@ class Watcher:
             self._tick(now)
 
     def _tick(self, now: float) -> None:
-        self._silent_s, self._collected_before = 0.0, self.worker.d[self.worker.base + COLLECTED_S]
+        self._silent_s, self._collected_before = 0.0, self.worker.counts["collected_s"]
         self._loop_cpu, self._process_cpu = time.thread_time(), time.process_time()
         self._ticked = now
         self.worker.due = now + TICK_S / 2
@@ -216,7 +201,7 @@ class Watcher:
 
     def _full(self, what: str, name: str, threads: int) -> None:
         self.worker.count("pool full", f"{name} of {threads} threads", self._paused_s)
-        self._changed = self._full_since_look = True
+        self._full_since_look = True
         if self.worker.rows:
             self.worker.rows.span(what, threads, self._paused_s)
 
@@ -226,10 +211,7 @@ class Watcher:
             self._collecting = monotonic()
         elif self._collecting and state.worker is self.worker:
             seconds = monotonic() - self._collecting
-            d, base = self.worker.d, self.worker.base
-            self.worker.q[base + COLLECTIONS] += 1
-            d[base + COLLECTED_S] += seconds
-            d[base + COLLECTED_MAX_S] = max(d[base + COLLECTED_MAX_S], seconds)
+            self.worker.counts["collected_s"] += seconds
             if seconds > PAUSE_S:
                 by = sys._getframe().f_back or sys._getframe()  # while the interpreter ends, nobody called this
                 self._pauses.append((by.f_code, by.f_lasti, by.f_lineno, about.get("generation", 2), seconds))
@@ -240,10 +222,10 @@ class Watcher:
         from stampede_probe.serve import Endpoint  # it reads all workers
 
         endpoint = Endpoint(self.worker.memory)
-        self._libraries()  # now: it looks at many folders, which takes long while others have the interpreter's lock
+        _libraries()  # now: it looks at many folders, which takes long while others have the interpreter's lock
         self._count_others({})
         last = monotonic()
-        while state.worker is None or state.worker is self.worker:
+        while self.worker.pid and state.worker in (None, self.worker):
             try:
                 wait_s = LOOK_S if self.worker.loop else SAMPLE_S
                 if self._is_quiet() and not self.worker.held_since:
@@ -266,16 +248,14 @@ class Watcher:
                     code, instruction, line, generation, seconds = self._pauses.popleft()
                     by = _collector(code, instruction, line, generation)
                     self.worker.count("stacks", f"gc|(all requests)|{by}", seconds)
-                    self._changed = True
+                if now - self.worker.written > SAMPLE_S * 0.75 and (self.worker.changed or self.worker.at_work):
+                    self.worker.write()
                 if now >= self._next_second:
                     self._next_second = now + 1.0
-                    if self._changed:
-                        self._changed = False
-                        with self.worker.notes_lock:
-                            notes = {kind: dict(of) for kind, of in self.worker.notes.items()}
-                        self.worker.memory.write_notes(self.worker.base, notes)
-                        if self.worker.rows:
-                            self.worker.rows.stacks(notes.get("stacks", {}))
+                    if self.worker.rows:
+                        with self.worker.counting:
+                            stacks = dict(self.worker.counts["notes"].get("stacks", {}))
+                        self.worker.rows.stacks(stacks)
                     endpoint.take()
             except Exception:  # a fault of the probe is no fault of the server
                 fault()
@@ -286,11 +266,10 @@ class Watcher:
         with self.worker.lock:
             at_work = list(self.worker.at_work.values())
         long = sorted((one for one in at_work if now - one.began > LONG_S), key=lambda one: one.began)
-        is_due = now >= self._next_sample
+        is_due, step = now >= self._next_sample, -(-len(long) // SAMPLED) or 1
         stacks: dict[int, Stack] = {}
         if is_due and (held or long or self._full_since_look):
-            stacks = {thread: self._stack(_outwards(frame)) for thread, frame in sys._current_frames().items()}
-        step = -(-len(long) // SAMPLED) or 1
+            stacks = {thread: _stack(_outwards(frame)) for thread, frame in sys._current_frames().items()}
         self._samples += bool(stacks)
         found = list(self._found(long[self._samples % step :: step], at_work, stacks, held=held)) if stacks else []
         # Until here, a thread that kept the interpreter's lock is where it was. Calls of the system let it go on.
@@ -299,42 +278,38 @@ class Watcher:
             self._loop_waited = waited_s
         elif now - self._ticked - self._paused_s - (waited_s - self._loop_waited) > HELD_S:
             self.worker.hold(self._ticked + self._paused_s)
-        if is_due:
-            self._count_found(now, at_work, stacks, found, step)
-
-    def _count_found(
-        self, now: float, at_work: list[Request], stacks: dict[int, Stack], found: list[Found], step: int
-    ) -> None:
+        if not is_due:
+            return
         pool_is_full, self._full_since_look = self._full_since_look, False
         self._passed_s, self._looked = min(LONGEST_SAMPLE_S, now - self._looked), now
-        if stacks:
-            passed_s = self._passed_s if self._next_sample else max(SAMPLE_S, self._passed_s)
-            self._next_sample, self._changed = now + SAMPLE_S, True
-            if pool_is_full:
-                self._count_pools(stacks, passed_s)
-            for request, thread, stack, where in found:
-                route, lasted_s = BY_NOBODY, now - self._ticked
-                if request is not None:
-                    route = request.route or route_of(request)
-                    self.worker.show_route(request, route)
-                    lasted_s = lasted_s if where else now - request.began
-                if where:
-                    self.worker.held_by = route
-                share = 1 if where else step
-                self._count(route, stack, share * min(passed_s, max(SAMPLE_S, lasted_s)), thread, where)
-                stacks.pop(thread, None)
-            for request in at_work if not self.worker.loop else ():
-                stacks.pop(request.thread, None)
-        else:
+        if not stacks:
             self._before.clear()
             for thread in [one for one in self._files if one != self._loop_native]:
                 os.close(self._files.pop(thread))
             self._next_sample = 0.0  # the next sample is the first one
+            self._count_others({})
+            return
+        passed_s = self._passed_s if self._next_sample else max(SAMPLE_S, self._passed_s)
+        self._next_sample = now + SAMPLE_S
+        if pool_is_full:
+            self._count_pools(stacks, passed_s)
+        for request, thread, stack, where in found:
+            route, lasted_s = BY_NOBODY, now - self._ticked
+            if request is not None:
+                route = request.route or route_of(request)
+                lasted_s = lasted_s if where else now - request.began
+            if where:
+                self.worker.held_by = route
+            share = 1 if where else step
+            self._count(route, stack, share * min(passed_s, max(SAMPLE_S, lasted_s)), thread, where)
+            stacks.pop(thread, None)
+        for request in at_work if not self.worker.loop else ():
+            stacks.pop(request.thread, None)
         self._count_others(stacks)
 
     def _found(
         self, long: list[Request], at_work: list[Request], stacks: dict[int, Stack], *, held: bool
-    ) -> Iterator[Found]:
+    ) -> Iterator[tuple[Request | None, int, Stack, str]]:
         """Yield what holds the loop, and where long requests are: the request, its thread (0: none) and its stack.
 
         While the loop is held, nobody can tell what else a task would wait for.
@@ -354,40 +329,20 @@ class Watcher:
             thread = in_pools.get(request, 0)
             if thread:
                 stack = stacks[thread]
-                if not (held or stack.is_application):
-                    stack = self._awaiting(request)
+                if not (held or stack.code is not None):
+                    stack = _stack(_awaited(request.holder))
                 yield request, thread, stack, ""
             elif not held and request is runs:
                 yield request, self._loop_thread, loop, ""
             elif not held:
-                yield request, 0, self._awaiting(request), ""
-
-    def _awaiting(self, request: Request) -> Stack:
-        return self._stack(_awaited(request.holder, lambda frames: (self._stack(frames).is_application, len(frames))))
-
-    def _stack(self, frames: Iterable[FrameType]) -> Stack:
-        frames = list(frames)
-        names: list[str] = []
-        caller, called = Stack(frames, names), ""
-        for frame in frames:
-            is_application, name = self._about(frame.f_code)
-            package = name.partition(".")[0]
-            if is_application:
-                return Stack(frames, names, True, frame.f_code, frame.f_lineno, frame.f_lasti)
-            is_caller = bool(package) and package not in (called, *_PLUMBING, *_SERVERS)
-            if called and is_caller and caller.code is None:
-                caller = Stack(frames, names[:], False, frame.f_code, frame.f_lineno, frame.f_lasti)
-            called = called or package if package not in _PLUMBING else called
-            if name:
-                names.append(name)
-        return caller
+                yield request, 0, _stack(_awaited(request.holder)), ""
 
     def _count_pools(self, stacks: dict[int, Stack], weight_s: float) -> None:
         """Count what the threads of asyncio's and AnyIO's pools do, for requests and after their answers."""
         for thread, (frames, *_) in stacks.items():
             inner = next((place for place, one in enumerate(frames) if one.f_code.co_filename.endswith(_POOLS)), 0)
-            stack = self._stack(frames[:inner])
-            if stack.is_application:
+            stack = _stack(frames[:inner])
+            if stack.code is not None:
                 self._count(IN_POOL, stack, weight_s, thread, "pool thread ")
 
     def _count_others(self, stacks: dict[int, Stack]) -> None:
@@ -397,15 +352,15 @@ class Watcher:
             ran[native_id] = ran_s = _ran_s(native_id)
             grown_s = ran_s - self._ran.get(native_id, 0.0)
             stack = stacks.get(thread) if grown_s > self._passed_s / SOME and thread not in servers else None
-            if stack is not None and stack.is_application:
+            if stack is not None and stack.code is not None:
                 self._count(BY_NOBODY, stack, grown_s, thread, "thread computes")
         self._ran = ran
 
     def _count(self, route: str, stack: Stack, weight_s: float, thread: int, where: str = "") -> None:
-        frames, names, is_application, code, line, instruction = stack
+        frames, names, code, line, instruction = stack
         if not frames:
             return
-        at = f"{_short(code.co_filename)}:{line} {self._about(code)[1]}" if code is not None else ""
+        at = f"{_short(code.co_filename)}:{line} {_about(code)[1]}" if code is not None else "(library)"
         called = _called(code, instruction) if code is not None and not names else ""
         kind, library = _kind(names or [called])
         is_idle = bool(names) and (names[0] == self._idle or _IDLE.match(names[0]) is not None)
@@ -417,39 +372,11 @@ class Watcher:
                 return  # it only lacked a processor
             if kind != "network" or doing == "computes" or (where and is_idle):
                 kind = doing if doing != "waits" else _kind([_typed(frames[0])])[0] or doing
-        if kind in ("queue", "lock") and code is not None and _POOL.search(self._about(code)[1]):
+        if kind in ("queue", "lock") and code is not None and _POOL.search(_about(code)[1]):
             kind = "pool"  # of the application's own
         called = library or called
-        text = " ".join(filter(None, ["" if is_application else "(library)", at, called and f"→ {called}"]))
+        text = " ".join(filter(None, [at, called and f"→ {called}"]))
         self.worker.count("stacks", f"{where}{kind}|{route}|{text}", weight_s)
-
-    def _about(self, code: CodeType) -> tuple[bool, str]:
-        """Return whether code is the application's, and its name; no name if it is the probe's."""
-        known = self._codes.get(code)
-        if known is None:
-            if len(self._codes) > 5000:
-                self._codes.clear()
-            path, name = code.co_filename, _name(code)
-            library = path.startswith(("<", *self._libraries()))
-            if path.startswith(_OWN) or (path == _SCRIPT and not path.endswith(".py")):
-                name = ""
-            elif library:
-                short = path[8:-1] if path.startswith("<frozen ") else os.path.splitext(_short(path))[0]
-                name = f"{short.replace(os.sep, '.').replace('.__init__', '')}.{name}"
-            known = self._codes[code] = (not library and bool(name), name)
-        return known
-
-    def _libraries(self) -> tuple[str, ...]:
-        """Return the folders of the standard library and of installed packages."""
-        if not self._folders:
-            found = {os.path.dirname(os.__file__)}
-            for folder in sys.path:
-                if os.path.isdir(folder) and any(one.endswith(".dist-info") for one in os.listdir(folder)):
-                    found.add(folder)
-            self._folders = tuple(
-                {path.rstrip(os.sep) + os.sep for one in found for path in (one, os.path.realpath(one))}
-            )
-        return self._folders
 
     def _scheduled(self, thread: int) -> tuple[float, float, int]:
         """Return how long a thread ran, was ready to run without a processor, and how often it ran; 0 if nobody tells.
@@ -508,6 +435,41 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame, count = frame.f_back, count + 1
 
 
+def _stack(frames: Iterable[FrameType]) -> Stack:
+    """Return where a thread is, given its frames."""
+    frames = list(frames)
+    names: list[str] = []
+    for frame in frames:
+        is_application, name = _about(frame.f_code)
+        if is_application:
+            return Stack(frames, names, frame.f_code, frame.f_lineno, frame.f_lasti)
+        if name:
+            names.append(name)
+    return Stack(frames, names)
+
+
+@lru_cache(5000)
+def _about(code: CodeType) -> tuple[bool, str]:
+    """Return whether code is the application's, and its name; no name if it is the probe's."""
+    path, name = code.co_filename, _name(code)
+    if path.startswith(_OWN) or (path == _SCRIPT and not path.endswith(".py")):
+        return False, ""
+    if not path.startswith(("<", *_libraries())):
+        return True, name
+    short = path[8:-1] if path.startswith("<frozen ") else os.path.splitext(_short(path))[0]
+    return False, f"{short.replace('/', '.').replace('.__init__', '')}.{name}"
+
+
+@lru_cache(None)
+def _libraries() -> tuple[str, ...]:
+    """Return the folders of the standard library and of installed packages."""
+    found = {os.path.dirname(os.__file__)}
+    for folder in sys.path:
+        if os.path.isdir(folder) and any(one.endswith(".dist-info") for one in os.listdir(folder)):
+            found.add(folder)
+    return tuple({os.path.join(path, "") for one in found for path in (one, os.path.realpath(one))})
+
+
 def _is_running(holder: Any) -> bool:
     """Whether a task or a greenlet is what its thread runs now."""
     if hasattr(holder, "gr_frame"):
@@ -515,7 +477,7 @@ def _is_running(holder: Any) -> bool:
     return bool(getattr(getattr(holder, "get_coro", lambda: None)(), "cr_running", False))
 
 
-def _awaited(task: Any, rank: Callable[[list[FrameType]], Any], depth: int = 0) -> list[FrameType]:
+def _awaited(task: Any, depth: int = 0) -> list[FrameType]:
     """Return the frames of what a task or greenlet waits in, the innermost first, through the tasks it waits for."""
     if hasattr(task, "gr_frame"):
         return list(_outwards(task.gr_frame))
@@ -539,8 +501,8 @@ def _awaited(task: Any, rank: Callable[[list[FrameType]], Any], depth: int = 0) 
             one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None) or getattr(one, "ag_await", None)
         for other in waits_for if depth < DEPTH else ():
             if other is not task and hasattr(other, "get_coro") and not other.done():
-                others.append([*_awaited(other, rank, depth + 1), *frames[::-1]])
-    return max([frames[::-1], *others], key=rank)
+                others.append([*_awaited(other, depth + 1), *frames[::-1]])
+    return max([frames[::-1], *others], key=lambda each: (_stack(each).code is not None, len(each)))
 
 
 def _request_in(stack: Stack) -> Request | None:
@@ -616,40 +578,33 @@ def _name(code: CodeType) -> str:
     return str(getattr(code, "co_qualname", code.co_name)).replace(".<locals>", "")
 
 
+@lru_cache(1000)
 def _called(code: CodeType, instruction: int) -> str:
     """Return what a line calls that is not written in Python: ``time.sleep``, ``with lock``; from Python 3.11 on."""
     positions = getattr(code, "co_positions", None)
     if positions is None or instruction < 0:
         return ""
-    key = (code, instruction)
-    if key not in _texts:
-        if len(_texts) > 1000:
-            _texts.clear()
-        import linecache  # only when something is held
+    import linecache  # only when something is held
 
-        line, _last, start, _ = next(islice(positions(), instruction // 2, None), (None, None, None, None))
-        is_kept = code.co_filename in linecache.cache
-        source = linecache.getline(code.co_filename, line).encode() if line and start is not None else b""
-        if not is_kept:  # the whole file
-            linecache.cache.pop(code.co_filename, None)
-        called = source[start:] if start else source.lstrip()
-        match = re.match(rb"(?:async )?(?:with )?([A-Za-z_][\w.]*)(\(?)", called)
-        is_with = source.lstrip().startswith((b"with ", b"async with "))
-        is_first = source[: start or 0].strip() in (b"", b"with", b"async with")  # not the name after "as"
-        is_lock = match is not None and not match.group(2) and is_with and is_first
-        name = match.group(1).decode() if match is not None and (match.group(2) or is_lock) else ""
-        _texts[key] = f"with {name}" if is_lock else name
-    return _texts[key]
-
-
-_texts: dict[tuple[CodeType, int], str] = {}
+    line, _last, start, _ = next(islice(positions(), instruction // 2, None), (None, None, None, None))
+    is_kept = code.co_filename in linecache.cache
+    source = linecache.getline(code.co_filename, line).encode() if line and start is not None else b""
+    if not is_kept:  # the whole file
+        linecache.cache.pop(code.co_filename, None)
+    called = source[start:] if start else source.lstrip()
+    match = re.match(rb"(?:async )?(?:with )?([A-Za-z_][\w.]*)(\(?)", called)
+    is_with = source.lstrip().startswith((b"with ", b"async with "))
+    is_first = source[: start or 0].strip() in (b"", b"with", b"async with")  # not the name after "as"
+    is_lock = match is not None and not match.group(2) and is_with and is_first
+    name = match.group(1).decode() if match is not None and (match.group(2) or is_lock) else ""
+    return f"with {name}" if is_lock else name
 
 
 def _short(path: str) -> str:
     """Return a path from the entry of sys.path, or from the working directory, that it stands in."""
     for root in sorted({os.getcwd(), *filter(None, sys.path)}, key=len, reverse=True):
-        if path.startswith(root.rstrip(os.sep) + os.sep):
-            return path[len(root.rstrip(os.sep)) + 1 :]
+        if path.startswith(os.path.join(root, "")):
+            return path[len(os.path.join(root, "")) :]
     return path
 
 

@@ -80,8 +80,13 @@ def reproduce(
     from stampede.plan import lay_out  # noqa: PLC0415
     from stampede.plan.timing import expected_s  # noqa: PLC0415
     from stampede.records.folder import write_whole  # noqa: PLC0415
-    from stampede.reproduce.picture import ratio_picture  # noqa: PLC0415
-    from stampede.reproduce.reproduction import Reproduction, default_run, read_reproduced, write_reproduction  # noqa: PLC0415
+    from stampede.reproduce.reproduction import (  # noqa: PLC0415
+        Reproduction,
+        default_run,
+        ratio_picture,
+        read_reproduced,
+        write_reproduction,
+    )
     from stampede.run.results import writing  # noqa: PLC0415
 
     experiments = {name: load_experiment(name) for name in names()}

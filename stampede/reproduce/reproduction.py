@@ -1,7 +1,8 @@
-"""What all experiments of a machine say of everything that the articles published: one figure after the other."""
+"""What all experiments of a machine say of everything that the articles published, as a file and as a picture."""
 
 import json
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from stampede.records.model import Record
 from stampede.records.run import METHOD
 from stampede.records.summary import Article, PublishedFigure
 from stampede.report.article import article_sentence
+from stampede.report.figures.drawing import svg
+from stampede.report.figures.published import LOOKS, ratio_chart
 from stampede.reproduce.shown import Shown, shown_of
 
 REFERENCE = ROOT / "docs" / "experiments" / "reference.json"
@@ -124,3 +127,22 @@ def _in_lines(value: object) -> str:
         case [dict() | list(), *_]:
             return "[\n" + ",\n".join(map(_in_lines, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def ratio_picture(experiments: Sequence[Reproduced]) -> str | None:
+    """Draw measured divided by published as SVG: a row for each experiment, a mark for each figure; None: no figure."""
+    marks = [
+        {"row": experiment.experiment, "ratio": figure.ratio, "verdict": figure.verdict, "within": figure.within}
+        for experiment in experiments
+        for figure in experiment.figures
+        if figure.ratio is not None and figure.verdict in LOOKS
+    ]
+    if not marks:
+        return None
+    verdicts = [mark["verdict"] for mark in marks]
+    near = verdicts.count("reproduced") + verdicts.count("differs by the floor")
+    contradict = verdicts.count("contradicted")
+    end = f", {contradict} contradict them" if contradict else ""
+    machines = dict.fromkeys(", ".join(experiment.machine.split(", ")[:2]) for experiment in experiments)
+    title = f"{near} of {len(marks)} measured figures agree with the articles{end}: {' and '.join(machines)}"
+    return svg(ratio_chart(marks, [each.experiment for each in experiments], title, "each mark is a figure"))

@@ -10,15 +10,8 @@ from stampede.servers import SERVERS
 from stampede.servers.base import Variant
 
 LOCKS = [*(ROOT / "requirements").glob("*.txt"), *(ROOT / "servers").rglob("requirements/*.txt")]
-INSTALLERS = [
-    *(
-        one
-        for folder in ("servers", "nginx", "haproxy", "mariadb", "tools")
-        for one in (ROOT / folder).rglob("*")
-        if one.is_file()
-    ),
-    ROOT / "Makefile",
-]
+FOLDERS = ("servers", "nginx", "haproxy", "mariadb", "tools")
+INSTALLERS = [ROOT / "Makefile", *(one for name in FOLDERS for one in (ROOT / name).rglob("*") if one.is_file())]
 WAIVERS = (
     "trusted=yes", "allow-unauthenticated", "allow-insecure", "--insecure", "trusted-host", "GOSUMDB=off", "GONOSUM",
     "GOPRIVATE", "GOINSECURE", "check-valid-until=no",
@@ -90,9 +83,9 @@ def test_every_command_that_installs_python_packages_requires_hashes() -> None:
     assert {where for where, _ in commands} >= {"servers/Dockerfile", "tools/venv.sh"}
     built_here = [one for one in commands if "--no-index /wheels/*.whl" in one[1]]  # of what was checked a stage before
     assert len(built_here) == 2
-    of_others = [  # what somebody else's application needs, and a build that is not released
-        one for one in commands if one[0] in ("servers/user-service/Dockerfile", "servers/unreleased/Dockerfile")
-    ]
+    # what somebody else's application needs, and a build that is not released
+    others = ("servers/user-service/Dockerfile", "servers/unreleased/Dockerfile")
+    of_others = [one for one in commands if one[0] in others]
     assert len(of_others) == 2
     assert [one for one in commands if "--require-hashes" not in one[1] and one not in built_here + of_others] == []
 

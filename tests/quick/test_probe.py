@@ -13,11 +13,10 @@ import sys
 import threading
 import time
 import tomllib
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import CodeType, FrameType, SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,15 +27,16 @@ from stampede.paths import ROOT
 from tests.conftest import wait_until
 
 PROBE = ROOT / "probe"
+ABOUT = {"server": "sync", "threads": 1, "loop": False}
 sys.path.insert(0, str(PROBE))
 
 from stampede_probe import shared as layout  # noqa: E402
 from stampede_probe import worker as notes  # noqa: E402
 from stampede_probe.__main__ import main as command  # noqa: E402
-from stampede_probe.serve import answer, metrics, snapshot  # noqa: E402
-from stampede_probe.shared import HEAD, RING, RING_AT, SINCE, STARTED, UNTIL, Shared  # noqa: E402
+from stampede_probe.serve import metrics, snapshot  # noqa: E402
+from stampede_probe.shared import RING, ROUTES, SINCE, STARTED, UNTIL, Shared, nothing, nothing_of_a_route  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
-from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _outwards, _typed  # noqa: E402
+from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _typed  # noqa: E402
 from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
 from stampede_probe.wrap import Asgi, Body, SizedBody, Wsgi  # noqa: E402
 
@@ -50,33 +50,38 @@ def shared() -> Iterator[Shared]:
 
 
 @pytest.fixture
-def off() -> Iterator[None]:
-    """Leave no worker of the probe in this process."""
-    yield
+def served(shared: Shared) -> Iterator[Callable[..., Any]]:
+    """A WSGI application under the probe, which shares memory with nobody else."""
+    state.memory = shared
+    yield Wsgi(lambda _environ, _start: [b"ok"])
     state.worker, state.memory, state.off, state.capacity = None, None, False, None
 
 
-def turn(shared: Shared, base: int, *times_s: float) -> None:
-    """Note when a worker became full, no longer full, full, and so on."""
-    for when in times_s:
-        head = shared.q[base + HEAD]
-        shared.d[base + RING_AT + head % RING] = when
-        shared.q[base + HEAD] = head + 1
+def claim(shared: Shared) -> int | None:
+    """Claim a slot as a worker with one thread does."""
+    return shared.claim(**ABOUT)
 
 
 def workers(shared: Shared, count: int, since_s: float = 0.0) -> list[int]:
     """Claim slots, and return their first words."""
-    bases = [shared.claim(1, "sync", loop=False) for _ in range(count)]
+    bases = [base for _ in range(count) if (base := claim(shared)) is not None]
+    assert len(bases) == count
     for base in bases:
-        assert base is not None
         shared.d[base + SINCE] = since_s
-    return [base for base in bases if base is not None]
+    return bases
+
+
+def has_counted(shared: Shared, base: int, routes: dict[str, int], **counts: Any) -> None:
+    """Write that a worker has counted so many requests of each route, and more."""
+    counted = {name: {**nothing_of_a_route(), "requests": count} for name, count in routes.items()}
+    shared.write(base, {"worker": ABOUT, "counts": {**nothing(), "routes": counted, **counts}})
 
 
 def test_a_wait_is_avoidable_while_the_own_worker_is_full_and_another_is_not(shared: Shared) -> None:
     one, two = workers(shared, 2)
-    turn(shared, one, 10, 20, 21, 30)
-    turn(shared, two, 12, 15, 25)
+    for base, turns in ((one, (10, 20, 21, 30)), (two, (12, 15, 25))):
+        for when in turns:
+            shared.turn(base, when)
 
     assert shared.avoidable(one, 5, 31) == pytest.approx(11)  # full for 19 s, 8 s of them both
     assert shared.avoidable(two, 5, 31) == pytest.approx(1)  # from 30 on
@@ -85,7 +90,8 @@ def test_a_wait_is_avoidable_while_the_own_worker_is_full_and_another_is_not(sha
 
 def test_a_wait_that_began_before_what_is_kept_is_unknown(shared: Shared) -> None:
     one, _ = workers(shared, 2)
-    turn(shared, one, *range(RING + 100))
+    for when in range(RING + 100):
+        shared.turn(one, when)
     assert shared.turns(one, RING + 1.5, RING + 4) == (False, [RING + 2, RING + 3])
 
     assert shared.avoidable(one, 50, RING + 101) is None
@@ -94,9 +100,9 @@ def test_a_wait_that_began_before_what_is_kept_is_unknown(shared: Shared) -> Non
 
 def test_a_worker_that_was_not_there_had_no_free_thread(shared: Shared) -> None:
     one, two, three = workers(shared, 3)
-    turn(shared, one, 10, 20)
-    shared.d[two + SINCE] = 13
-    shared.d[two + UNTIL] = 16
+    shared.turn(one, 10)
+    shared.turn(one, 20)
+    shared.d[two + SINCE], shared.d[two + UNTIL] = 13, 16
     shared.d[three + SINCE], shared.d[three + UNTIL] = 1, 2
 
     assert shared.avoidable(one, 5, 20) == pytest.approx(3)
@@ -118,16 +124,14 @@ def test_avoidable_waits_are_those_of_the_lab(seed: int, shared: Shared) -> None
         rows.append((sent, began, free[worker][place], worker))
     waited: list[float | None] = [0.0] * len(rows)
     at_work = [0] * count
-    events = [(row[2], 0, number) for number, row in enumerate(rows)] + [
-        (row[1], 1, number) for number, row in enumerate(rows)
-    ]
+    events = [(row[2 - begins], begins, number) for number, row in enumerate(rows) for begins in (0, 1)]
     for when, begins, number in sorted(events):
         worker = rows[number][3]
         if begins:
             waited[number] = shared.avoidable(bases[worker], rows[number][0], when)
         at_work[worker] += 1 if begins else -1
         if (at_work[worker] == threads and begins) or (at_work[worker] == threads - 1 and not begins):
-            turn(shared, bases[worker], when)
+            shared.turn(bases[worker], when)
     sent_s, began_s, ended_s, of = (np.array(column) for column in zip(*rows, strict=True))
     names = [str(one) for one in range(count)]
     answered = Answered(names, ["all"], 0, 100, 60, of, np.zeros_like(of), sent_s, began_s, ended_s)
@@ -137,36 +141,9 @@ def test_avoidable_waits_are_those_of_the_lab(seed: int, shared: Shared) -> None
     assert sum(expected) > 0
 
 
-@pytest.mark.usefixtures("off")
-def test_a_worker_that_was_killed_leaves_its_counts_once_and_its_slot_is_used_again(shared: Shared) -> None:
-    child = os.fork()
-    if not child:
-        mine = Worker(shared, 1, "sync", loop=False)
-        for _ in range(3):
-            request = mine.begin({"PATH_INFO": "/", "bottle.route": "/a"}, f"t={time.time() - 0.01:.6f}")
-            assert request
-            mine.end(request)
-        mine.begin({"PATH_INFO": "/"}, None)
-        mine.count("filled by", "/a", 2.0)
-        mine.count_ended()
-        shared.write_notes(mine.base, mine.notes)
-        os.kill(os.getpid(), 9)
-    os.waitpid(child, 0)
-    before = snapshot(shared)
-    first = shared.claim(1, "sync", loop=False)
-    after = snapshot(shared)
-
-    assert before["workers"] == []
-    assert before["busy_threads"] == 0
-    assert before["routes"]["/a"]["requests"] == after["routes"]["/a"]["requests"] == 3
-    assert after["notes"]["filled by"] == {"/a": 2.0}
-    assert first == shared.slots()[0]
-    assert len(list(shared.slots())) == 1
-
-
 def lines_of_a_claim(shared: Shared, killed_at: int = -1) -> list[int]:
     """Claim a slot, and return the lines that ran. Kill this process before the line with this place among them."""
-    codes = {one.__code__ for one in (Shared.claim, Shared._add, Shared.add_route, Shared.write_notes)}
+    codes = {one.__code__ for one in (Shared.claim, Shared._add, Shared.write)}
     ran: list[int] = []
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -179,7 +156,7 @@ def lines_of_a_claim(shared: Shared, killed_at: int = -1) -> list[int]:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        shared.claim(1, "sync", loop=False)
+        claim(shared)
     finally:
         sys.settrace(before)
     return ran
@@ -189,10 +166,8 @@ def ended_workers() -> Shared:
     """Return the memory of a server whose two workers ended after three requests each."""
     shared = Shared.create()
     for base in workers(shared, 2):
-        route = shared.add_route(base, "/a")
-        shared.q[base + layout.ROUTE_AT + route * layout.ROUTE_WORDS + layout.REQUESTS] = 3
+        has_counted(shared, base, {"/a": 3}, notes={"stacks": {"waits|/a|": 3.0}}, clock_ahead_s=3.0)
         shared.q[base + layout.FAULTS] = 3
-        shared.write_notes(base, {"filled by": {"/a": 3.0}})
         shared.q[base + STARTED] -= 1
     return shared
 
@@ -215,51 +190,69 @@ def test_who_is_killed_while_it_claims_a_slot_changes_no_sum() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         for claims in range(4):
             told = snapshot(shared)
-            counted = told["routes"]["/a"]["requests"], told["faults"], told["notes"]
-            if counted != (6, 6, {"filled by": {"/a": 6.0}}):
+            counted = told["routes"]["/a"]["requests"], told["faults"], told["clock_ahead_s"], told["notes"]
+            if counted != (6, 6, 3.0, {"stacks": {"waits|/a|": 6.0}}):
                 wrong[ran[killed_at], claims] = counted
-            shared.claim(1, "sync", loop=False)
+            claim(shared)
         assert len(list(shared.slots())) == 4  # both slots were used again
         Path(shared.path).unlink()
 
     assert wrong == {}
 
 
-def test_notes_are_read_again_when_they_are_written_after_a_writer_that_failed(shared: Shared) -> None:
-    shared.q[layout.base_of(0) + layout.NOTES_SEQUENCE] += 1
-    shared.write_notes(layout.base_of(0), {"stacks": {"a": 1.0}})
-
-    assert snapshot(shared)["notes"] == {"stacks": {"a": 1.0}}
-
-
-def test_a_process_that_got_the_id_of_a_dead_worker_is_not_this_worker(shared: Shared) -> None:
+def test_who_dies_while_it_writes_leaves_what_it_wrote_before(shared: Shared) -> None:
     [base] = workers(shared, 1)
-    shared.q[base + STARTED] -= 1
+    has_counted(shared, base, {"/a": 1})
+    written = shared.q[base + layout.WRITTEN]
+    has_counted(shared, base, {"/a": 22})
+    shared.q[base + layout.WRITTEN] = written
+
+    assert snapshot(shared)["routes"]["/a"]["requests"] == 1
+
+
+@pytest.mark.usefixtures("served")
+def test_a_worker_that_has_ended_leaves_its_slot_to_the_next_one(shared: Shared) -> None:
+    """The end of a lifespan closes a worker, and the end of its process does so again."""
+    ended = Worker(shared, 1, "ended", loop=False)
+    ended.close()
+    [base] = workers(shared, 1)
+    ended.write()
+    ended.close()
+
+    assert base == ended.base
+    assert [(one["server"], one["pid"]) for one in snapshot(shared)["workers"]] == [("sync", os.getpid())]
+
+
+def test_what_has_no_room_is_left_out_and_never_a_request(shared: Shared) -> None:
+    """Of names, the greatest counts are kept. Of routes, those of the next workers become others."""
+    for worker in range(2):
+        [base] = workers(shared, 1)
+        routes = {f"/{worker}/{number}": 10 for number in range(ROUTES)}
+        has_counted(shared, base, routes, notes={"stacks": {f"{n}|" + "x" * 300: n for n in range(500)}})
+        shared.q[base + STARTED] -= 1  # it has gone
+    claim(shared)
+    claim(shared)
+    found = snapshot(shared)
+
+    assert sum(of["requests"] for of in found["routes"].values()) == 2 * 10 * ROUTES
+    assert len(found["routes"]) == ROUTES + 1
+    assert found["routes"][layout.OTHER]["requests"] == 10 * ROUTES
+    assert {int(name.partition("|")[0]) for name in found["notes"]["stacks"]} == set(range(400, 500))
+
+
+@pytest.mark.parametrize(("word", "value"), [(STARTED, 1), (layout.WRITTEN, 0)])
+def test_neither_another_process_with_its_id_nor_a_slot_that_is_taken_is_a_worker(
+    shared: Shared, word: int, value: int
+) -> None:
+    [base] = workers(shared, 1)
+    shared.q[base + word] = value
 
     assert snapshot(shared)["workers"] == []
 
 
-def test_a_request_is_not_shown_with_the_details_of_the_one_before_it(shared: Shared) -> None:
-    [base] = workers(shared, 1)
-    at = base + layout.PLACE_AT
-    shared.d[at], shared.q[at + 1], shared.d[at + 2], shared.q[at + 3], shared.d[at + 4] = 7.0, 99, 0.5, 1, 6.0
-
-    [worker] = snapshot(shared)["workers"]
-    [request] = worker["requests"]
-    assert (request["thread"], request["delay_s"], request["route"]) == (0, None, layout.UNMATCHED)
-
-
-def test_what_stands_in_the_notes_after_a_crash_does_no_harm(shared: Shared) -> None:
-    [base] = workers(shared, 1)
-    shared.write_notes(base, {"stacks": {"a": 1.0}})
-    shared.q[base + layout.NOTES_SEQUENCE] += 1
-
-    assert snapshot(shared)["notes"] == {}
-
-
 def test_sixty_four_workers_and_more_have_slots_and_then_nobody_fails(shared: Shared) -> None:
     assert len(set(workers(shared, layout.WORKERS))) == layout.WORKERS
-    assert shared.claim(1, "sync", loop=False) is None
+    assert claim(shared) is None
 
 
 @pytest.mark.parametrize(
@@ -337,22 +330,21 @@ def test_rows_name_the_connection_if_the_server_hands_on_its_socket(tmp_path: Pa
 
 
 def test_the_line_that_calls_the_collector_is_named_and_no_other() -> None:
-    seen: list[tuple[CodeType, int, int]] = []
+    frames: list[FrameType] = []
 
-    def collected(phase: str, _about: dict[str, int]) -> None:
-        by = sys._getframe().f_back
-        if phase == "stop" and by is not None:
-            seen.append((by.f_code, by.f_lasti, by.f_lineno))
+    def collected(_phase: str, _about: dict[str, int]) -> None:
+        frames.append(sys._getframe(1))
+        called.append(_collector(frames[-1].f_code, frames[-1].f_lasti, frames[-1].f_lineno, 2))
 
+    called: list[str] = []
     gc.callbacks.append(collected)
     try:
         gc.collect()
     finally:
         gc.callbacks.remove(collected)
 
-    called = _collector(*seen[-1], 2)
-    assert re.fullmatch(r"(.*/)?test_probe.py:\d+ test_the_line_that_calls_\w+ → gc.collect", called)
-    assert _collector(seen[-1][0], 0, 1, 1) == "garbage collector, generation 1"
+    assert re.fullmatch(r"(.*/)?test_probe.py:\d+ test_the_line_that_calls_\w+ → gc.collect", called[-1])
+    assert _collector(frames[-1].f_code, 0, 1, 1) == "garbage collector, generation 1"
 
 
 def test_frames_of_other_threads_are_followed_while_garbage_is_collected() -> None:
@@ -389,61 +381,35 @@ print(gc.isenabled())
     assert (ended.stdout, ended.stderr, ended.returncode) == ("True\n", "", 0)
 
 
-def test_busy_threads_of_a_pool_are_counted_and_idle_ones_are_not() -> None:
-    counted: list[str] = []
-    watcher = Watcher.__new__(Watcher)
-    watcher._codes, watcher._folders, watcher._before, watcher._idle = {}, (), {}, ""
-    watcher.worker = SimpleNamespace(count=lambda kind, name, _seconds: counted.append(f"{kind}: {name}"))  # type: ignore[assignment]
-    begun, over = threading.Event(), threading.Event()
-
-    def send_mail() -> None:
-        begun.set()
-        over.wait(60)
-
-    with ThreadPoolExecutor(2) as pool:
-        pool.submit(int).result(60)  # this thread is idle, or sends the mail
-        pool.submit(send_mail)
-        begun.wait(60)
-        while not counted:
-            frames = sys._current_frames().items()
-            watcher._count_pools({thread: watcher._stack(_outwards(one)) for thread, one in frames}, 0.2)
-        over.set()
-
-    [name] = {one.partition(" → ")[0] for one in counted}
-    assert re.fullmatch(r"stacks: pool thread \w+\|\(pool\)\|(.*/)?test_probe.py:\d+ .*send_mail", name)
-
-
-@pytest.mark.parametrize(("waited_s", "held_s"), [(0.0, 0.975), (0.6, 0.375), (0.95, None)])
+@pytest.mark.parametrize(
+    ("waited_s", "collected_s", "told"),
+    [(0.0, 0.0, {"held": 0.975}), (0.6, 0.0, {"computed": 0.375}), (0.95, 0.0, {}), (0.0, 0.6, {"collected": 0.975})],
+)
 def test_a_loop_that_lacks_a_processor_is_held_for_the_rest_of_the_time(
-    waited_s: float, held_s: float | None, monkeypatch: pytest.MonkeyPatch
+    waited_s: float, collected_s: float, told: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a second, it computes for 0.3 s; it should go on after 25 ms."""
     counted: dict[str, float] = {}
     watcher = Watcher.__new__(Watcher)
-    watcher.worker = SimpleNamespace(  # type: ignore[assignment]
-        d=[0.0] * layout.MINUTE, base=0, rows=None, due=0.0, hold=lambda _: None, let_go=lambda _: None,
-        count=lambda _, name, seconds: counted.update({name: seconds}),
+    vars(watcher).update(
+        worker=SimpleNamespace(
+            counts={"collected_s": collected_s}, rows=None, due=0.0,
+            hold=lambda _: None, let_go=lambda _: None,
+            count=lambda _, name, seconds: counted.update({name: seconds}),
+        ),
+        _loop_native=1, _loop_waited=0.0, _paused_s=0.025, _silent_s=0.0, _collected_before=0.0,
+        _process_cpu=time.process_time(), _loop_cpu=time.thread_time() - 0.3, _ticked=time.monotonic() - 1.0,
     )  # fmt: skip
     monkeypatch.setattr(watcher, "_scheduled", lambda _: (0.0, waited_s, 0))
-    watcher._loop_native, watcher._loop_waited, watcher._paused_s, watcher._silent_s = 1, 0.0, 0.025, 0.0
-    watcher._process_cpu, watcher._loop_cpu, watcher._collected_before = (
-        time.process_time(),
-        time.thread_time() - 0.3,
-        0.0,
-    )
-    watcher._ticked = time.monotonic() - 1.0
 
     watcher.goes_on(watcher._ticked + 1.0)
 
-    kind = "held" if waited_s == 0 else "computed"
-    assert counted == ({} if held_s is None else {kind: pytest.approx(held_s)})
+    assert counted == pytest.approx(told)
 
 
 def test_the_screen_has_no_control_characters_and_fits(shared: Shared) -> None:
     [base] = workers(shared, 1, since_s=time.monotonic())
-    shared.add_route(base, "/a\x1b[2J" + "x" * 90)
-    shared.q[base + layout.ROUTE_AT + 2 * layout.ROUTE_WORDS + layout.REQUESTS] = 1
-    shared.write_notes(base, {"stacks": {"waits|/a\x1b]0;|b\n": 1.0}})
+    has_counted(shared, base, {"/a\x1b[2J" + "x" * 90: 1}, notes={"stacks": {"waits|/a\x1b]0;|b\n": 1.0}})
 
     lines = screen(snapshot(shared), 80, 50)
     assert any("/a?[2J" in line for line in lines)
@@ -451,58 +417,46 @@ def test_the_screen_has_no_control_characters_and_fits(shared: Shared) -> None:
 
 
 def test_spans_have_the_unit_that_suits_them() -> None:
-    assert [span(one) for one in (0.0004, 0.25, 1.25, 65, 700, 40000)] == [
-        "0 ms",
-        "250 ms",
-        "1.2 s",
-        "65 s",
-        "12 min",
-        "11 h",
-    ]
+    spans = [span(one) for one in (0.0004, 0.25, 1.25, 65, 700, 40000)]
+    assert spans == ["0 ms", "250 ms", "1.2 s", "65 s", "12 min", "11 h"]
 
 
 def test_the_text_for_prometheus_has_one_type_for_each_family_and_cumulative_buckets(shared: Shared) -> None:
     [base] = workers(shared, 1)
-    at = base + layout.ROUTE_AT
-    shared.q[at + layout.REQUESTS] = 3
-    shared.q[at + layout.DELAYS] = 2
-    shared.q[at + layout.DELAYS + layout.COUNTS - 1] = 1
+    route, now = {**nothing_of_a_route(), "requests": 3, "delays": [2, *[0] * 12, 1]}, int(time.monotonic())
+    seconds = {now: [4, 2, 1], now - 61: [4, 4, 4]}
+    shared.write(base, {"worker": ABOUT, "counts": {**nothing(), "routes": {"/a": route}, "seconds": seconds}})
 
     text = metrics(shared)
     types = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(types) == len(set(types))
-    assert 'stampede_queueing_delay_seconds_bucket{route="(unmatched)",le="10"} 2\n' in text
-    assert 'stampede_queueing_delay_seconds_bucket{route="(unmatched)",le="+Inf"} 3\n' in text
-    assert 'stampede_requests_total{route="(unmatched)"} 3\n' in text
+    assert 'stampede_queueing_delay_seconds_bucket{route="/a",le="10"} 2\n' in text
+    assert 'stampede_queueing_delay_seconds_bucket{route="/a",le="+Inf"} 3\n' in text
+    assert 'stampede_requests_total{route="/a"} 3\n' in text
+    assert "\nstampede_waited_share 0.5\n" in text
+    assert "\nstampede_avoidable_wait_share 0.25\n" in text
     dashboard = (ROOT / "docs/how-to/diagnose-dashboard.json").read_text()
-    shared.q[base + layout.MINUTE], shared.q[base + layout.MINUTE + 1] = int(time.monotonic()), 1
-    assert set(re.findall(r"stampede_\w+", dashboard)) <= set(
-        re.findall(r"^stampede_\w+", metrics(shared), re.MULTILINE)
-    )
-    assert b"404" in answer(b"GET /etc/passwd HTTP/1.1\r\n\r\n", shared)
-    assert answer(b"HEAD /metrics HTTP/1.1\r\n\r\n", shared).endswith(b"\r\n\r\n")
+    assert set(re.findall(r"stampede_\w+", dashboard)) <= set(re.findall(r"^stampede_\w+", text, re.MULTILINE))
 
 
-@pytest.mark.usefixtures("off")
-def test_a_fault_in_the_probe_reaches_no_request_and_is_said_once(shared: Shared, capfd: Any) -> None:
-    state.memory = shared
-    app = Wsgi(lambda _environ, _start: [b"ok"])
+def test_a_fault_in_the_probe_reaches_no_request_and_is_said_once(
+    shared: Shared, served: Callable[..., Any], capfd: Any
+) -> None:
     environ = {"PATH_INFO": "/", "wsgi.multithread": False}
-    assert app(dict(environ), print) == [b"ok"]
+    assert served(dict(environ), print) == [b"ok"]
     assert state.worker is not None
-    state.worker.free = object()  # type: ignore[assignment]
+    state.worker.due = object()  # type: ignore[assignment]
 
-    assert [app(dict(environ), print) for _ in range(3)] == [[b"ok"]] * 3
+    assert [served(dict(environ), print) for _ in range(3)] == [[b"ok"]] * 3
     assert state.off
     assert capfd.readouterr().err.count("stampede-probe: turned off") == 1
     assert snapshot(shared)["faults"] == 1
 
 
-@pytest.mark.usefixtures("off")
+@pytest.mark.usefixtures("served")
 def test_a_clock_that_is_set_back_makes_waits_unknown_and_no_time_negative(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state.memory = shared
     app = Wsgi(lambda _environ, _start: iter([b"ok"]))
     now = time.time()
     bodies = []
@@ -516,16 +470,19 @@ def test_a_clock_that_is_set_back_makes_waits_unknown_and_no_time_negative(
         body.close()  # type: ignore[attr-defined]
     found = snapshot(shared)
 
-    assert all(one["since_s"] >= 0 for one in at_work)
+    assert [(one["since_s"] >= 0, one["delay_s"] is None) for one in at_work] == [
+        (True, False),
+        (True, True),
+        (True, True),
+    ]
     assert found["unknown"]["clock_ahead"] == 2
     assert found["routes"]["(unmatched)"]["known"] == 1
     assert found["routes"]["(unmatched)"]["work_s"] >= 0
     assert found["clock_ahead_s"] == pytest.approx(3600, abs=1)
 
 
-@pytest.mark.usefixtures("off")
+@pytest.mark.usefixtures("served")
 def test_an_application_within_another_is_one_request(shared: Shared) -> None:
-    state.memory = shared
     inner = Wsgi(lambda _environ, _start: [b"ok"])
 
     async def outer(_scope: Any, _receive: Any, _send: Any) -> None:
@@ -537,10 +494,20 @@ def test_an_application_within_another_is_one_request(shared: Shared) -> None:
     assert not state.off
 
 
-@pytest.mark.usefixtures("off")
-def test_bodies_stay_what_they_are(shared: Shared) -> None:
+def test_a_worker_counts_so_many_routes_and_the_requests_of_all_others(
+    shared: Shared, served: Callable[..., Any]
+) -> None:
+    for number in range(2 * ROUTES):
+        served({"PATH_INFO": "/", "bottle.route": f"/{number}"}, print)
+
+    routes = snapshot(shared)["routes"]
+    assert [*routes] == [*(f"/{number}" for number in range(ROUTES)), layout.OTHER]
+    assert routes[layout.OTHER]["requests"] == ROUTES
+
+
+@pytest.mark.usefixtures("served")
+def test_bodies_stay_what_they_are() -> None:
     """Lists and files are the application's own; other bodies are closed, keep their length, and end when forgotten."""
-    state.memory = shared
     closed = []
 
     class Sized:
@@ -588,7 +555,7 @@ def pwrite(descriptor, data, at):
     return write(descriptor, data, at)
 os.pwrite = pwrite
 made = shared.Shared.create()
-print(made.path, made.claim(1, "sync", loop=False) is not None)
+print(made.path, made.claim(server="sync", threads=1, loop=False) is not None)
 if made.path:
     os.unlink(made.path)
 """
@@ -611,20 +578,19 @@ def test_without_a_folder_each_worker_counts_for_itself(error: int, monkeypatch:
         made = Shared.create()
 
     assert (made.path, made.descriptor) == ("", -1)
-    assert made.claim(1, "sync", loop=False) is not None
+    assert claim(made) is not None
 
 
-@pytest.mark.usefixtures("off")
-def test_a_child_that_is_forked_while_threads_have_the_locks_takes_a_slot_of_its_own(shared: Shared) -> None:
-    state.memory = shared
-    app = Wsgi(lambda _environ, _start: [b"ok"])
+def test_a_child_that_is_forked_while_threads_have_the_locks_takes_a_slot_of_its_own(
+    shared: Shared, served: Callable[..., Any]
+) -> None:
     environ = {"PATH_INFO": "/", "wsgi.multithread": True}
-    app(dict(environ), print)
+    served(dict(environ), print)
     assert state.worker is not None
     mine, had, over = state.worker, threading.Event(), threading.Event()
 
     def keep() -> None:
-        with mine.lock, mine.counting, mine.notes_lock, notes._making:
+        with mine.lock, mine.counting, notes._making:
             had.set()
             over.wait(60)
 
@@ -634,7 +600,7 @@ def test_a_child_that_is_forked_while_threads_have_the_locks_takes_a_slot_of_its
     child = os.fork()
     if not child:
         signal.alarm(60)
-        app(dict(environ), print)
+        served(dict(environ), print)
         state.close()
         os._exit(int(state.off))
     _, status = os.waitpid(child, 0)
@@ -691,21 +657,19 @@ def test_what_a_line_calls_is_read_from_its_source(tmp_path: Path, line: str, ca
 
 def test_a_library_that_waits_for_a_lock_is_told_by_its_source() -> None:
     """As logging.Handler.handle does from Python 3.13 on."""
-    lock, reached = threading.Lock(), threading.Event()
 
-    def handle() -> None:
-        reached.set()
-        with lock:
+    class Lock:
+        told = ""
+
+        def __enter__(self) -> None:
+            self.told = _typed(sys._getframe(1))
+
+        def __exit__(self, *_: object) -> None:
             pass
 
-    lock.acquire()
-    thread = threading.Thread(target=handle)
-    thread.start()
-    reached.wait()
-    try:
-        wait_until(lambda: _typed(sys._current_frames()[thread.ident or 0]) == "with lock")
-    finally:
-        lock.release()
-        thread.join()
+    with (lock := Lock()):
+        pass
+    with lock:
+        pass
 
-    assert _kind(["with lock"])[0] == "lock"
+    assert _kind([lock.told]) == ("lock", "with lock")

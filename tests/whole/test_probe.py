@@ -5,13 +5,12 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import pytest
 from stampede.evaluate.metrics.waiting import FROM_S, Answered, avoidable_waits
 from stampede.paths import ROOT
 from tests.conftest import PATIENCE_S, wait_until
+from tools.browser import free_port
 
 PROBE = ROOT / "probe"
 ON_LOOPS = ("/ping", "/stream", "/hold/1", "/slow/2", "/wait/3", "/part/inner/4", "/fail")
@@ -38,17 +38,28 @@ class Server:
     process: "subprocess.Popen[bytes]"
     log: Path
 
-    def ask(self, path: str, method: str = "GET", sent: float | None = None) -> tuple[int, bytes]:
+    def ask(self, path: str, method: str = "GET") -> tuple[int, bytes]:
         """Send a request on a connection of its own, and return the status and the body."""
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        try:
-            client.request(
-                method, path, headers={"X-Request-Start": f"t={sent or time.time():.6f}", "Connection": "close"}
-            )
+        with closing(client):
+            client.request(method, path, headers={"X-Request-Start": f"t={time.time():.6f}", "Connection": "close"})
             answer = client.getresponse()
             return answer.status, answer.read()
-        finally:
-            client.close()
+
+    def ask_for(self, seconds: float, paths: list[str]) -> list[int]:
+        """Ask for each path again and again, side by side; return how many were answered. Some may fail."""
+        ends = time.monotonic() + seconds
+
+        def ask(path: str) -> int:
+            count = 0
+            while time.monotonic() < ends:
+                with suppress(*HTTP):
+                    self.ask(path)
+                    count += 1
+            return count
+
+        with ThreadPoolExecutor(len(paths)) as pool:
+            return list(pool.map(ask, paths))
 
     @property
     def file(self) -> str:
@@ -85,40 +96,26 @@ def counted(found: dict[str, Any]) -> int:
     return sum(of["requests"] for of in found["routes"].values())
 
 
-def free_port() -> int:
-    """Return a port on which nobody listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def environment(**more: str) -> dict[str, str]:
     """Return an environment in which Python finds the probe and the site."""
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(PROBE), str(ROOT), os.environ.get("PYTHONPATH", "")]),
-        **more,
-    }
+    paths = os.pathsep.join([str(PROBE), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": paths, **more}
 
 
 @contextmanager
 def served(
-    folder: Path, *command: str, options: tuple[str, ...] = (), probe: bool = True, **more: str
+    folder: Path, command: str, options: tuple[str, ...] = (), *, probe: bool = True, **more: str
 ) -> Iterator[Server]:
     """Start a server, and end it with all of its processes."""
-    port = free_port()
-    where = {
-        "gunicorn": ("-b", f"127.0.0.1:{port}"),
-        "hypercorn": ("-b", f"127.0.0.1:{port}"),
-        "daphne": ("-p", str(port)),
-    }
-    program, *rest = command
+    port, (program, *words) = free_port(), command.split()
+    where = {"gunicorn": f"-b 127.0.0.1:{port}", "hypercorn": f"-b 127.0.0.1:{port}", "daphne": f"-p {port}"}
+    words = [*where.get(program, f"--port {port}").split(), *words]
     run = [sys.executable, "-m", "stampede_probe", "run", *options] if probe else []
-    line = [*run, sys.executable, "-m", program, *where.get(program, ("--port", str(port))), *rest]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
-            line, stdout=log, stderr=log, cwd=folder, env=environment(**more), start_new_session=True
-        )
+            [*run, sys.executable, "-m", program, *words],
+            stdout=log, stderr=log, cwd=folder, env=environment(**more), start_new_session=True,
+        )  # fmt: skip
     server = Server(port, process, folder / "log")
     try:
         wait_until(server.answers, every_s=0.1)
@@ -133,36 +130,29 @@ def served(
 
 
 SERVERS = {
-    "sync": ("gunicorn", "--workers", "2", "tests.probe_site:app"),
-    "gthread": ("gunicorn", "--workers", "2", "--threads", "2", "tests.probe_site:app"),
-    "preload": ("gunicorn", "--workers", "2", "--preload", "tests.probe_site:app"),
-    "factory": ("gunicorn", "--workers", "2", "tests.probe_site:factory()"),
-    "gevent": ("gunicorn", "--workers", "2", "-k", "gevent", "tests.probe_site:app"),
-    "gunicorn-asgi": ("gunicorn", "--workers", "2", "-k", "asgi", "tests.probe_site:in_fastapi()"),
-    "uvicorn": ("uvicorn", "tests.probe_site:fast"),
-    "uvicorn-workers": ("uvicorn", "--workers", "2", "tests.probe_site:fast"),
-    "uvicorn-factory": ("uvicorn", "--factory", "tests.probe_site:in_fastapi"),
-    "granian-wsgi": (
-        "granian",
-        "--interface",
-        "wsgi",
-        "--workers",
-        "2",
-        "--blocking-threads",
-        "2",
-        "tests.probe_site:app",
-    ),
-    "granian-asgi": ("granian", "--interface", "asgi", "--workers", "2", "tests.probe_site:fast"),
-    "hypercorn": ("hypercorn", "-w", "2", "tests.probe_site:in_fastapi()"),
-    "hypercorn-wsgi": ("hypercorn", "wsgi:tests.probe_site:app"),
-    "daphne": ("daphne", "tests.probe_site:fast"),
+    "sync": "gunicorn --workers 2 tests.probe_site:app",
+    "gthread": "gunicorn --workers 2 --threads 2 tests.probe_site:app",
+    "preload": "gunicorn --workers 2 --preload tests.probe_site:app",
+    "factory": "gunicorn --workers 2 tests.probe_site:factory()",
+    "gevent": "gunicorn --workers 2 -k gevent tests.probe_site:app",
+    "gunicorn-asgi": "gunicorn --workers 2 -k asgi tests.probe_site:in_fastapi()",
+    "uvicorn": "uvicorn tests.probe_site:fast",
+    "uvicorn-workers": "uvicorn --workers 2 tests.probe_site:fast",
+    "uvicorn-factory": "uvicorn --factory tests.probe_site:in_fastapi",
+    "granian-wsgi": "granian --interface wsgi --workers 2 --blocking-threads 2 tests.probe_site:app",
+    "granian-asgi": "granian --interface asgi --workers 2 tests.probe_site:fast",
+    "hypercorn": "hypercorn -w 2 tests.probe_site:in_fastapi()",
+    "hypercorn-wsgi": "hypercorn wsgi:tests.probe_site:app",
+    "daphne": "daphne tests.probe_site:fast",
 }
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_each_server_answers_as_without_the_probe_which_names_routes_and_lines(name: str, tmp_path: Path) -> None:
+def test_each_server_answers_as_without_the_probe_which_names_routes_and_lines_and_leaves_no_file(
+    name: str, tmp_path: Path
+) -> None:
     command = SERVERS[name]
-    loop = "fast" in command[-1]
+    loop = "fast" in command
     paths = [(path, method) for path in (ON_LOOPS if loop else IN_THREADS) for method in ("GET", "HEAD")]
 
     def answers(server: Server) -> list[tuple[int, bytes]]:
@@ -170,21 +160,22 @@ def test_each_server_answers_as_without_the_probe_which_names_routes_and_lines(n
         return [(status, re.sub(rb"^\d{2,}", b"pid", body)) for status, body in given]
 
     (tmp_path / "without").mkdir()
-    with served(tmp_path / "without", *command, probe=False) as plain:
+    with served(tmp_path / "without", command, probe=False) as plain:
         expected = answers(plain)
-    with served(tmp_path, *command) as server:
+    with served(tmp_path, command) as server:
+        file = Path(server.file)
         assert answers(server) == expected
         found = server.until(
             lambda one: one["notes"].get("stacks") and counted(one) > len(paths) and (one["held_s"] > 0 or not loop)
         )
         requests = counted(found)
 
+    assert not file.exists()
     assert found["faults"] == 0
     assert requests == len(paths) + 1  # and the first one, which found that the server answers
     assert all(of["known"] == of["requests"] for of in found["routes"].values())
     assert all(one["busy"] == 0 and not one["requests"] for one in found["workers"])
-    assert "stampede-probe:" not in server.log.read_text()
-    assert "destroyed" not in server.log.read_text()
+    assert not re.search("stampede-probe:|destroyed", server.log.read_text())
     stacks = "\n".join(found["notes"]["stacks"])
     assert "probe_site.py" in stacks
     if loop:
@@ -194,25 +185,20 @@ def test_each_server_answers_as_without_the_probe_which_names_routes_and_lines(n
 
 @pytest.mark.parametrize("framework", ["flask", "django"])
 def test_routes_are_those_of_the_framework_and_no_part_of_a_path(framework: str, tmp_path: Path) -> None:
-    with served(tmp_path, "gunicorn", f"tests.probe_site:{framework}") as server:
+    with served(tmp_path, f"gunicorn tests.probe_site:{framework}") as server:
         server.ask("/slow/471147114711?secret=yes")
         server.ask("/nobody/471147114711")
         found = server.until(lambda one: one["notes"].get("stacks") and counted(one) == 3)
 
     assert found["routes"]["/slow/<int:number>"]["requests"] == 1
     assert found["routes"]["(unmatched)"]["requests"] == 2
-    assert "471147114711" not in json.dumps(found)
-    assert "secret" not in json.dumps(found)
+    assert not re.search("471147114711|secret", json.dumps(found))
 
 
 def test_who_waits_and_who_filled_the_worker_is_told(tmp_path: Path) -> None:
     """Kept connections bind requests to a worker: while one request fills it, the next waits, and a worker is free."""
-    with (
-        served(
-            tmp_path, "gunicorn", "--workers", "2", "--threads", "1", "-k", "gthread", "tests.probe_site:flask"
-        ) as server,
-        ThreadPoolExecutor(4) as pool,
-    ):
+    command = "gunicorn --workers 2 --threads 1 -k gthread tests.probe_site:flask"
+    with served(tmp_path, command) as server, ThreadPoolExecutor(4) as pool:
 
         def told() -> Any:
             list(pool.map(server.ask, ["/slow/1", "/ping", "/ping", "/ping"]))
@@ -225,16 +211,9 @@ def test_who_waits_and_who_filled_the_worker_is_told(tmp_path: Path) -> None:
 
 def test_the_avoidable_waits_of_a_mixed_load_are_those_that_the_lab_computes_from_the_rows(tmp_path: Path) -> None:
     """Slow and quick requests on gthread; the share is within one point, the seconds within a few per cent."""
-    command = ("gunicorn", "--workers", "3", "--threads", "2", "tests.probe_site:app")
-    with served(tmp_path, *command, options=("--rows", "rows")) as server:
-        stop = time.monotonic() + 8
-
-        def ask(path: str) -> None:
-            while time.monotonic() < stop:
-                server.ask(path)
-
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(ask, ["/slow"] * 3 + ["/ping"] * 5))
+    command, options = "gunicorn --workers 3 --threads 2 tests.probe_site:app", ("--rows", "rows")
+    with served(tmp_path, command, options) as server:
+        server.ask_for(8, ["/slow"] * 3 + ["/ping"] * 5)
         rows = [line.split(",") for file in (tmp_path / "rows").iterdir() for line in file.read_text().splitlines()]
         ends = sum(row[0] == "ended" for row in rows)
         told = server.until(lambda one: counted(one) == ends)["routes"]["(unmatched)"]
@@ -244,6 +223,7 @@ def test_the_avoidable_waits_of_a_mixed_load_are_those_that_the_lab_computes_fro
     )
     sent, workers, begun, ended = zip(*done, strict=True)
     names = sorted(set(workers))
+    assert {name.partition(":")[2] for name in names} == {file.name for file in (tmp_path / "rows").iterdir()}
     sent_s, began_s, ended_s = (np.array(times) - sent[0] for times in (sent, begun, ended))
     worker = np.array([names.index(one) for one in workers])
     answered = Answered(names, ["all"], 0, 100, 100, worker, np.zeros_like(worker), sent_s, began_s, ended_s)
@@ -255,7 +235,7 @@ def test_the_avoidable_waits_of_a_mixed_load_are_those_that_the_lab_computes_fro
 
 
 def test_a_job_in_the_background_that_holds_the_loop_is_named_and_no_request_is_blamed(tmp_path: Path) -> None:
-    with served(tmp_path, "uvicorn", "tests.probe_site:fast", BACKGROUND="1") as server:
+    with served(tmp_path, SERVERS["uvicorn"], BACKGROUND="1") as server:
         found = server.until(
             lambda one: sum(value for name, value in one["notes"].get("stacks", {}).items() if "check_all" in name) > 1
         )
@@ -266,10 +246,8 @@ def test_a_job_in_the_background_that_holds_the_loop_is_named_and_no_request_is_
 
 def test_threads_that_wait_for_the_interpreter_and_pools_that_are_full_are_told(tmp_path: Path) -> None:
     """Threads that compute wait for each other, even if the machine has no processor for any of them."""
-    with (
-        served(tmp_path, "uvicorn", "--loop", "asyncio", "tests.probe_site:fast") as server,
-        ThreadPoolExecutor(60) as pool,
-    ):
+    command = "uvicorn --loop asyncio tests.probe_site:fast"
+    with served(tmp_path, command) as server, ThreadPoolExecutor(60) as pool:
         list(pool.map(server.ask, ["/compute"] * 6))
         list(pool.map(server.ask, ["/slow/1"] * 60))
         found = server.until(lambda one: counted(one) == 1 + 6 + 60)
@@ -278,50 +256,67 @@ def test_threads_that_wait_for_the_interpreter_and_pools_that_are_full_are_told(
     of = {kind: sum(value for name, value in stacks.items() if name.startswith(f"{kind}|/compute|")) for kind in KINDS}
     assert of["interpreter lock"] > of["waits"]
     assert found["notes"]["pool full"]["AnyIO's pool of 40 threads"] > 0
+    of_pool = {name for name in stacks if name.startswith("pool thread ")}
+    assert any(
+        re.fullmatch(r"pool thread waits\|\(pool\)\|.*probe_site.py:\d+ pause → time.sleep", name) for name in of_pool
+    )
+    assert all("_site.py" in name for name in of_pool), "idle threads are not counted"
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
+    """A server for each application of held_site."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("app", "fast")]
+    with (
+        served(folders[0], "gunicorn --threads 4 tests.held_site:app") as app,
+        served(folders[1], "uvicorn --loop asyncio tests.held_site:fast") as fast,
+    ):
+        yield {"app": app, "fast": fast}
 
 
 @pytest.mark.parametrize(
-    ("site", "path", "at_once", "told"),
+    ("site", "path", "at_once", "kind", "where"),
     [
-        ("app", "/file_lock", 3, r"lock\|.*\|.*held_site.py:\d+ file_lock → fcntl.flock"),
-        ("app", "/future", 3, r"waits\|.*\|.*held_site.py:\d+ future → concurrent.futures._base.Future.result"),
-        ("app", "/regex", 1, r"computes\|.*\|.*held_site.py:\d+ regex → NESTED.match"),
-        ("app", "/thread", 2, r"thread computes\|\(no request\)\|.*held_site.py:\d+ crunch"),
-        ("fast", "/lock", 3, r"lock\|lock\(\)\|.*held_site.py:\d+ lock → asyncio.locks"),
-        ("app", "/receive", 1, r"network\|.*\|.*held_site.py:\d+ receive → one.recv"),
-        ("app", "/simple_queue", 1, r"queue\|.*\|.*held_site.py:\d+ simple_queue → nothing.get"),
-        ("app", "/own_pool", 2, r"pool\|.*\|.*held_site.py:\d+ Pool.get → queue.Queue.get"),
-        ("fast", "/a_queue", 1, r"queue\|a_queue\(\)\|.*held_site.py:\d+ a_queue → asyncio.queues.Queue.get"),
-        ("fast", "/of_library", 1, r"waits\|of_library\(\)\|.*held_site.py:\d+ of_library → asyncio.threads.to_thread"),
-        ("fast", "/event", 1, r"lock\|event\(\)\|.*held_site.py:\d+ event → asyncio.locks.Event.wait"),
-        ("fast", "/read", 1, r"network\|read\(\)\|.*held_site.py:\d+ read → asyncio.streams"),
-        ("fast", "/parts", 1, r"waits\|parts\(\)\|.*held_site.py:\d+ steps → asyncio.tasks.sleep"),
-        ("fast", "/several", 1, r"waits\|several\(\)\|.*held_site.py:\d+ nap → asyncio.tasks.sleep"),
-        ("fast", "/callback", 1, r"loop waits\|callback\(\)\|\(library\)"),
-        ("fast", "/in_thread", 1, r"waits\|in_thread\(\)\|.*held_site.py:\d+ in_pool → time.sleep"),
-        ("fast", "/in_task", 1, r"loop waits\|in_task\(\)\|.*held_site.py:\d+ hold → time.sleep"),
-        ("fast", "/search", 1, r"loop computes\|search\(\)\|.*held_site.py:\d+ regex → NESTED.match"),
+        ("app", "file_lock", 3, "lock", "file_lock → fcntl.flock"),
+        ("app", "future", 3, "waits", "future → concurrent.futures._base.Future.result"),
+        ("app", "regex", 1, "computes", "regex → NESTED.match"),
+        ("app", "thread", 2, "thread computes", "crunch"),
+        ("app", "receive", 1, "network", "receive → one.recv"),
+        ("app", "simple_queue", 1, "queue", "simple_queue → nothing.get"),
+        ("app", "own_pool", 2, "pool", "Pool.get → queue.Queue.get"),
+        ("fast", "lock", 3, "lock", "lock → asyncio.locks"),
+        ("fast", "a_queue", 1, "queue", "a_queue → asyncio.queues.Queue.get"),
+        ("fast", "of_library", 1, "waits", "of_library → asyncio.threads.to_thread"),
+        ("fast", "event", 1, "lock", "event → asyncio.locks.Event.wait"),
+        ("fast", "read", 1, "network", "read → asyncio.streams"),
+        ("fast", "parts", 1, "waits", "steps → asyncio.tasks.sleep"),
+        ("fast", "several", 1, "waits", "nap → asyncio.tasks.sleep"),
+        ("fast", "callback", 1, "loop waits", "(library)"),
+        ("fast", "in_thread", 1, "waits", "in_pool → time.sleep"),
+        ("fast", "in_task", 1, "loop waits", "hold → time.sleep"),
+        ("fast", "search", 1, "loop computes", "regex → NESTED.match"),
     ],
 )
 def test_what_holds_a_request_is_told_with_its_kind_and_line(
-    site: str, path: str, at_once: int, told: str, tmp_path: Path
+    site: str, path: str, at_once: int, kind: str, where: str, held: dict[str, Server]
 ) -> None:
     """Mostly at once; a thread that has kept the interpreter's lock may have gone on before the probe gets it."""
-    server = ("gunicorn", "--threads", "4") if site == "app" else ("uvicorn", "--loop", "asyncio")
-    with served(tmp_path, *server, f"tests.held_site:{site}") as running, ThreadPoolExecutor(at_once) as pool:
+    route = "(no request)" if path == "thread" else "(unmatched)" if site == "app" else f"{path}()"
+    told = re.escape(f"{kind}|{route}|") + r"(.*held_site.py:\d+ )?" + re.escape(where)
+    with ThreadPoolExecutor(at_once) as pool:
 
         def is_told() -> bool:
-            list(pool.map(running.ask, [path] * at_once))  # again, because the notes are written once a second
-            return any(re.fullmatch(told + ".*", name) for name in running.snapshot()["notes"].get("stacks", {}))
+            list(pool.map(held[site].ask, [f"/{path}"] * at_once))  # again: what is counted is told a little later
+            return any(re.match(told, name) for name in held[site].snapshot()["notes"].get("stacks", {}))
 
         wait_until(is_told, every_s=0.1)
-        assert running.snapshot()["faults"] == 0
+    assert held[site].snapshot()["faults"] == 0
 
 
 def test_of_many_requests_old_and_new_are_looked_at(tmp_path: Path) -> None:
     """Of 32 requests, 8 are let in at a time, so they wait for 0, 1, 2 and 3 turns, and are in for one."""
-    command = ("gunicorn", "--threads", "32", "tests.held_site:app")
-    with served(tmp_path, *command) as running, ThreadPoolExecutor(32) as pool:
+    command = "gunicorn --threads 32 tests.held_site:app"
+    with served(tmp_path, command) as running, ThreadPoolExecutor(32) as pool:
         list(pool.map(running.ask, ["/turnstile"] * 32))
         stacks = running.until(lambda one: one["notes"].get("stacks") and not one["in_flight"])["notes"]["stacks"]
     kinds = {kind: sum(value for name, value in stacks.items() if name.startswith(kind)) for kind in ("lock", "waits")}
@@ -330,37 +325,26 @@ def test_of_many_requests_old_and_new_are_looked_at(tmp_path: Path) -> None:
 
 
 def test_workers_that_are_killed_under_load_leave_no_slot_and_no_busy_thread(tmp_path: Path) -> None:
-    with served(tmp_path, "gunicorn", "--workers", "3", "--threads", "2", "tests.probe_site:app") as server:
-        with ThreadPoolExecutor(8) as pool:
-            stop = time.monotonic() + 4
-
-            def ask(path: str) -> int:
-                count = 0
-                while time.monotonic() < stop:
-                    try:
-                        server.ask(path)
-                        count += 1
-                    except HTTP:
-                        pass
-                return count
-
-            asked = [pool.submit(ask, path) for path in ["/slow"] * 4 + ["/ping"] * 4]
-            killed = []
-            for _ in range(3):
-                time.sleep(1)
-                killed.append(server.snapshot()["workers"][0]["pid"])
-                os.kill(killed[-1], signal.SIGKILL)
-            answered = sum(one.result() for one in asked)
+    command = "gunicorn --workers 3 --threads 2 tests.probe_site:app"
+    with served(tmp_path, command) as server, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(server.ask_for, 4, ["/slow"] * 4 + ["/ping"] * 4)
+        killed = []
+        for _ in range(3):
+            time.sleep(1)
+            killed.append(server.snapshot()["workers"][0]["pid"])
+            os.kill(killed[-1], signal.SIGKILL)
+        answered = sum(asked.result())
         found = server.until(lambda one: len(one["workers"]) == 3 and not one["busy_threads"])
 
     assert not {one["pid"] for one in found["workers"]} & set(killed)
     assert found["faults"] == 0
-    lost = 3 * 64  # what a killed worker had not counted yet
-    assert answered - lost < counted(found) + 1 <= answered + 3 * 8  # it may have counted what it did not send
+    clients, kills = 8, 3
+    lost = max(clients, 0.5 * answered / 4 / 2)  # in the last half second of a worker that serves less than half of all
+    assert answered - kills * lost < counted(found) + 1 <= answered + kills * clients  # some was counted and not sent
 
 
 def test_workers_that_are_replaced_keep_their_counts(tmp_path: Path) -> None:
-    with served(tmp_path, "gunicorn", "--workers", "2", "--max-requests", "5", "tests.probe_site:app") as server:
+    with served(tmp_path, "gunicorn --workers 2 --max-requests 5 tests.probe_site:app") as server:
         answered = 1
         for _ in range(60):
             with suppress(*HTTP):
@@ -371,10 +355,10 @@ def test_workers_that_are_replaced_keep_their_counts(tmp_path: Path) -> None:
 
 
 def test_a_new_master_on_usr2_goes_on_in_the_same_file(tmp_path: Path) -> None:
-    with served(tmp_path, "gunicorn", "--workers", "2", "--pid", "pid", "tests.probe_site:app") as server:
+    with served(tmp_path, "gunicorn --workers 2 --pid pid tests.probe_site:app") as server:
         file = server.file
         os.kill(server.process.pid, signal.SIGUSR2)
-        both = server.until(lambda one: len(one["workers"]) == 4)
+        server.until(lambda one: len(one["workers"]) == 4)
         new = int((tmp_path / "pid.2").read_text())
         os.kill(server.process.pid, signal.SIGTERM)
         server.process.wait(PATIENCE_S)
@@ -383,15 +367,12 @@ def test_a_new_master_on_usr2_goes_on_in_the_same_file(tmp_path: Path) -> None:
         after = snapshot_of(file)
         os.kill(new, signal.SIGTERM)
 
-    assert len(both["workers"]) == 4
     assert len(after["workers"]) == 2
 
 
 def test_another_worker_serves_the_metrics_when_the_one_that_did_is_killed(tmp_path: Path) -> None:
     port = free_port()
-    with served(
-        tmp_path, "gunicorn", "--workers", "2", "tests.probe_site:app", options=("--metrics", str(port))
-    ) as server:
+    with served(tmp_path, SERVERS["sync"], ("--metrics", str(port))) as server:
 
         def scraped() -> str:
             with suppress(*HTTP):
@@ -407,46 +388,15 @@ def test_another_worker_serves_the_metrics_when_the_one_that_did_is_killed(tmp_p
             server.until(lambda one: len(one["workers"]) == 2)
 
 
-@pytest.mark.parametrize("name", ["sync", "uvicorn"])
-def test_no_file_is_left_when_the_server_has_ended(name: str, tmp_path: Path) -> None:
-    with served(tmp_path, *SERVERS[name]) as server:
-        file = Path(server.file)
-        assert file.exists()
-
-    assert not file.exists()
-
-
-def test_a_proxy_s_clock_that_is_ahead_is_told_and_never_counted_as_a_wait(tmp_path: Path) -> None:
-    with served(tmp_path, "gunicorn", "tests.probe_site:app") as server:
-        server.ask("/ping", sent=time.time() + 5)
-        found = server.until(lambda one: counted(one) == 2)
-
-    assert found["unknown"]["clock_ahead"] == 1
-    assert 4 < found["clock_ahead_s"] < 6
-    assert found["routes"]["(unmatched)"]["known"] == 1  # the first request
-
-
-def test_each_request_gets_its_rows_on_request(tmp_path: Path) -> None:
-    with served(tmp_path, "gunicorn", "tests.probe_site:app", options=("--rows", "rows")) as server:
-        server.ask("/slow")
-
-    [file] = (tmp_path / "rows").iterdir()
-    rows = [line.split(",") for line in file.read_text().splitlines()]
-    began, ended = ([row for row in rows if row[0] == what and len(row) == 6] for what in ("began", "ended"))
-    assert [row[1] for row in began] == [row[1] for row in ended]
-    assert all(row[2].endswith(f":{file.name}") for row in began)
-    assert float(ended[-1][5]) - float(began[-1][5]) >= 0.5
-
-
-@pytest.mark.parametrize("preload", [True, False])
-def test_workers_of_an_application_that_was_wrapped_by_hand_find_each_other(preload: bool, tmp_path: Path) -> None:
-    more = ("--preload",) if preload else ()
-    with served(
-        tmp_path, "gunicorn", "--workers", "3", "--threads", "2", *more, "tests.probe_site:by_hand", probe=False
-    ) as server:
+@pytest.mark.parametrize("more", ["", "--preload "])
+def test_workers_of_an_application_that_was_wrapped_by_hand_find_each_other(more: str, tmp_path: Path) -> None:
+    command = f"gunicorn --workers 3 --threads 2 {more}tests.probe_site:by_hand"
+    with served(tmp_path, command, probe=False) as server:
 
         def workers() -> list[dict[str, Any]]:
-            maps = "".join(Path(f"/proc/{child}/maps").read_text() for child in children(server.process.pid))
+            master = server.process.pid
+            children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+            maps = "".join(Path(f"/proc/{child}/maps").read_text() for child in children)
             for file in {line.split()[-1] for line in maps.splitlines() if "stampede-probe-" in line}:
                 used.add(file)
                 found: list[dict[str, Any]] = snapshot_of(file)["workers"]
@@ -459,8 +409,3 @@ def test_workers_of_an_application_that_was_wrapped_by_hand_find_each_other(prel
     Path(file).unlink()
 
     assert [(one["server"], one["threads"]) for one in found] == [("gthread", 2)] * 3
-
-
-def children(process: int) -> list[int]:
-    """Return the processes that a process started."""
-    return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]

@@ -13,11 +13,11 @@ from stampede.experiment.file import load_experiment
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import METHOD, SourceRecord
-from stampede.reproduce.picture import ratio_picture
 from stampede.reproduce.reproduction import (
     Reproduced,
     Reproduction,
     default_run,
+    ratio_picture,
     read_reproduced,
     read_reproduction,
     write_reproduction,
@@ -62,15 +62,13 @@ def reproduced(made_up: Path) -> Reproduced:
 
 def test_every_published_figure_is_judged_also_without_a_tolerance(reproduced: Reproduced) -> None:
     """The measured p50 equals the published one, and the maximum is a fifth; all requests went to one worker."""
-    found = reproduced
-
-    assert [(figure.stat, figure.verdict, figure.within) for figure in found.figures] == [
+    assert [(figure.stat, figure.verdict, figure.within) for figure in reproduced.figures] == [
         ("p50", "reproduced", 0.25), ("max", "contradicted", 0.25),
         ("largest_share", "contradicted", 0.25), ("max_over_mean", "contradicted", 0.25),
         ("jain_index", "contradicted", 0.25),
     ]  # fmt: skip
-    assert found.figures[1].ratio == pytest.approx(0.2)
-    assert found.claims == {"reproduced": 1}
+    assert reproduced.figures[1].ratio == pytest.approx(0.2)
+    assert reproduced.claims == {"reproduced": 1}
 
 
 def test_a_figure_of_all_trials_together_is_judged_too(tmp_path: Path) -> None:
@@ -95,12 +93,12 @@ def test_a_run_is_put_into_the_reference_and_into_the_page_of_its_experiment(
     made_up: Path, reproduced: Reproduced, tmp_path: Path
 ) -> None:
     """Other experiments stay in the reference, and words of the page outside of the block stay as they are."""
-    folder, page = made_up, tmp_path / "made-up.md"
+    page = tmp_path / "made-up.md"
     other = reproduced.model_copy(update={"experiment": "other"})
     write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[other]))
     page.write_text(BLOCK)
 
-    assert keep_for_page(folder, tmp_path / "reference.json") == page
+    assert keep_for_page(made_up, tmp_path / "reference.json") == page
     text = page.read_text()
     kept = {each.experiment: each for each in read_reproduction(tmp_path / "reference.json").experiments}
 
@@ -122,14 +120,14 @@ def test_a_page_that_was_never_measured_has_two_lines_for_its_results() -> None:
 def test_tables_of_further_runs_stay_on_the_page_when_a_newer_run_comes(
     made_up: Path, reproduced: Reproduced, tmp_path: Path
 ) -> None:
-    folder, older = made_up, reproduced
-    assert older.shown
+    assert reproduced.shown
     longer = ShownTable(title="Twenty trials", head=["variant", "p99"], rows=[["one", "8582"]])
-    kept = older.model_copy(update={"shown": older.shown.model_copy(update={"tables": [], "further": [longer]})})
+    shown = reproduced.shown.model_copy(update={"tables": [], "further": [longer]})
+    kept = reproduced.model_copy(update={"shown": shown})
     write_reproduction(tmp_path / "reference.json", Reproduction(experiments=[kept]))
     (tmp_path / "made-up.md").write_text(BLOCK)
 
-    text = keep_for_page(folder, tmp_path / "reference.json").read_text()
+    text = keep_for_page(made_up, tmp_path / "reference.json").read_text()
 
     assert text.index("| reproduced | It is so |") < text.index("| one | 8582 |")
 
@@ -170,8 +168,15 @@ def three(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
+def measured_whole(results: Path, name: str) -> None:
+    """Write a run of all variants of an experiment of the lab, with a published figure of the first."""
+    variants = list(load_experiment(name).variants)
+    figure = Published(variant=variants[0], request_class="light", metric="overhead", stats={"p50": 10.5})
+    measured(results, name, names=variants, published=[figure], claims=[])
+
+
 def test_what_was_measured_is_not_measured_again_unless_asked(tmp_path: Path, three: list[str]) -> None:
-    measured(tmp_path, "ten-at-once", names=list(load_experiment("ten-at-once").variants), published=[], claims=[])
+    measured_whole(tmp_path, "ten-at-once")
 
     measuring.reproduce(fresh=False, show=False, results=tmp_path)
     rest = three.copy()
@@ -185,8 +190,7 @@ def test_what_was_measured_is_not_measured_again_unless_asked(tmp_path: Path, th
 
 @pytest.mark.usefixtures("three")
 def test_what_the_runs_say_is_kept_as_a_file_and_a_picture(tmp_path: Path) -> None:
-    variants = list(load_experiment("ten-at-once").variants)
-    measured(tmp_path, "ten-at-once", names=variants, published=[_median_of(variants[0])], claims=[])
+    measured_whole(tmp_path, "ten-at-once")
 
     measuring.reproduce(fresh=False, show=True, results=tmp_path)
 
@@ -194,10 +198,6 @@ def test_what_the_runs_say_is_kept_as_a_file_and_a_picture(tmp_path: Path) -> No
     assert (kept.experiment, len(kept.figures)) == ("ten-at-once", 1)
     picture = (tmp_path / "reproduce.svg").read_text()
     assert "1 of 1 measured figures agree with the articles: a processor, 2 cores" in picture
-
-
-def _median_of(variant: str) -> Published:
-    return Published(variant=variant, request_class="light", metric="overhead", stats={"p50": 10.5})
 
 
 def test_an_interrupt_ends_the_whole_reproduction(
@@ -208,8 +208,7 @@ def test_an_interrupt_ends_the_whole_reproduction(
     def measure(request: RunRequest, *_: Any, **__: Any) -> None:
         three.append(request.name)
         if len(three) < 2:
-            variants = list(load_experiment(request.name).variants)
-            measured(tmp_path, request.name, names=variants, published=[_median_of(variants[0])], claims=[])
+            measured_whole(tmp_path, request.name)
         raise typer.Exit(1 if len(three) < 2 else 130)
 
     monkeypatch.setattr(measuring, "measure", measure)

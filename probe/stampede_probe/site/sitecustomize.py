@@ -27,7 +27,8 @@ def _install() -> None:
         if os.environ.get("STAMPEDE_PROBE_SERVER") == str(os.getpid()):
             from stampede_probe import serve, watch  # noqa: F401  # its workers then share them
 
-            worker.keep_file()  # before the server forks its workers and gives up its rights
+            worker.memory()  # before the server forks its workers and gives up its rights
+            worker.state.keeps_file = os.getpid()
         hooks.install()
     except Exception as error:  # the server starts without the probe
         sys.stderr.write("stampede-probe: not installed, because %r.\n" % error)
