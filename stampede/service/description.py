@@ -25,14 +25,11 @@ from stampede.typed import typed
 
 REQUIREMENT_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([=<>!~;@].*)?$"
 """A package of Python with its extras and its releases (PEP 508)."""
-HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
-"""The name of a host outside, perhaps with a port; no address, because only names lead to a host."""
 PACKAGE_PATTERN = r"^[a-z0-9][a-z0-9.+-]*[a-z0-9.+]$"
 """The name of a package (Debian Policy 5.6.1), but not with a minus at its end, which tells apt-get to remove it."""
 NO_REQUIREMENTS = ("setup.cfg", "setup.py")
 """Files that may say what an application requires, and that the lab does not read."""
 READY_PATTERN = rf"{PATH_PATTERN}|^$"
-MOST_PORT = 65535
 MOST_ASKED = 100_000
 """How long the description of all requests may be; Linux allows 128 KiB for one variable."""
 NEEDS_A_FILE = f"{typed('try', 'my-service.yaml')}; stampede init path/of/the/application writes such a file"
@@ -88,9 +85,6 @@ class Application(Model):
         "", pattern=READY_PATTERN, description="The path that answers 200 when the application is ready; else it is "
         "ready when it is loaded.",
     )  # fmt: skip
-    hosts: list[Annotated[str, Field(pattern=HOST_PATTERN)]] = Field(
-        [], max_length=8, description="Hosts outside that it may reach: `api.example.com` or `db.example.com:5432`."
-    )
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> Self:
@@ -105,15 +99,6 @@ class Application(Model):
             raise ValueError(f"requirements: the lab does not read {self.requirements.name}; write its "
                              "install_requires into a requirements.txt, and name that")  # fmt: skip
         return self
-
-    @field_validator("hosts")
-    @classmethod
-    def _have_ports(cls, value: list[str]) -> list[str]:
-        for host in value:
-            port = host.partition(":")[2]
-            if port and not 1 <= int(port) <= MOST_PORT:
-                raise ValueError(f"the port of {host} must be from 1 to {MOST_PORT}")
-        return value
 
 
 SERVERS = tuple(PROGRAMS)
@@ -245,6 +230,9 @@ class UserService(Model):
             program = PROGRAMS[next((name for name in SERVERS if served.get(name)), "gunicorn")]
             command = shlex.join(program.command(str(application["callable"]), program.options(served)))
             raise ValueError(f"application.callable: write a command in its place, such as command: {command}")
+        if isinstance(application, dict) and "hosts" in application:
+            raise ValueError("application.hosts: nothing in the lab reaches a host outside; in its place, name in "
+                             "beside.services a service of a Compose file that answers as it does")  # fmt: skip
         others = [name for name in Served.model_fields if name in served]
         if others := [name for name in others if name not in IN_FILE]:
             raise ValueError(f"served.{others[0]}: the command says this; change it there")
@@ -327,7 +315,6 @@ WORDING = Wording(
         READY_PATTERN: ("the path of a request", "/items?page=2"),
         REQUIREMENT_PATTERN: ("a package of Python", "psycopg[binary]"),
         PACKAGE_PATTERN: ("the name of a package of Debian", "libpq5"),
-        HOST_PATTERN: ("the name of a host outside, perhaps with a port", "db.example.com:5432"),
     },
     hint="docs/how-to/your-service.md has an example of such a file.",
 )

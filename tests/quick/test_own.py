@@ -55,7 +55,7 @@ from stampede.service.answers import Answers, Followed, Record, as_told
 from stampede.service.build import not_built
 from stampede.service.description import Served, UserService, read_env_files, read_user_service
 from stampede.service.discovery import Description, describe_folder
-from stampede.service.layer import Layer, ServicesBeside, lay_out_layer, requirements_with_server, resolve_hosts
+from stampede.service.layer import Layer, ServicesBeside, lay_out_layer, requirements_with_server
 from stampede.service.trying import Replay, choose_ways, experiment_of, print_best_way, read_replay, results_name
 from stampede.service.variants import (
     LIFTING,
@@ -170,9 +170,7 @@ OTHER_MISTAKES = [
     (RELEASE, f"{RELEASE}, worker_class: sync", "served.worker_class command"),
     (RELEASE, f"{RELEASE}, settings: conf.py", "served settings"),
     ("app:app", "app:app\n  system_packages: [libpq5, --purge]", "application.system_packages.1 --purge libpq5"),
-    ("app:app", "app:app\n  hosts: [localhost]", "application.hosts.0 localhost db.example.com:5432"),
-    ("app:app", "app:app\n  hosts: ['10.0.0.5:80']", "application.hosts.0 10.0.0.5:80 db.example.com:5432"),
-    ("app:app", "app:app\n  hosts: ['a.example.com:99999']", "application.hosts a.example.com:99999 1 65535"),
+    ("app:app", "app:app\n  hosts: [api.example.com]", "application.hosts outside beside.services"),
     ("requests:", "login: {path: /login, form: {password: '${PASSWORD}'}}\nrequests:", "login ${PASSWORD} env_file"),
     ("path: /,", "path: '/?t=${cookie.csrf}',", "requests.home ${cookie.csrf} env_file"),
     ("path: /,", "path: /, headers: {X Y: 1},", "requests.home.headers X-Api-Key"),
@@ -736,28 +734,6 @@ def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
     many = found.model_copy(update={"requests": {"home": found.requests["home"].model_copy(update={"users": 90_000})}})
     with pytest.raises(WrongUse, match=r"my-service.yaml: requests: 90,000 virtual users are more than the 16,000"):
         experiment_of(service, many, tried)
-
-
-def test_a_host_without_an_address_is_named(service: Path) -> None:
-    service.write_text(FILE.replace("app:app", "app:app\n  hosts: [no.such.host.invalid]"))
-    with (
-        pytest.raises(WrongUse, match=r"^application.hosts: no.such.host.invalid has no address: "),
-        lay_out_layer(read_user_service(service)),
-    ):
-        pass
-
-
-def test_hosts_have_the_ports_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("socket.getaddrinfo", lambda *_: [(2, 1, 6, "", ("127.0.1.1", 0))])
-    with pytest.raises(WrongUse, match=r"^application.hosts: my.example.com is this machine itself, which the lab's "):
-        resolve_hosts(["my.example.com"])
-    monkeypatch.setattr("socket.getaddrinfo", lambda *_: [(2, 1, 6, "", ("192.0.2.7", 0))])
-
-    found = resolve_hosts(["api.example.com", "db.example.com:5432", "db.example.com:6432"])
-
-    assert found == {
-        "api.example.com": {80: "192.0.2.7", 443: "192.0.2.7"}, "db.example.com": {5432: "192.0.2.7", 6432: "192.0.2.7"}
-    }  # fmt: skip
 
 
 def test_an_image_has_the_application_and_what_it_requires(service: Path) -> None:
