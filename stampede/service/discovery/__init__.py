@@ -78,6 +78,7 @@ class Discovery:
     folder: Path
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     unknown: str = ""
     """What may say what a server takes its default for; empty: everything is known."""
@@ -104,7 +105,7 @@ def describe_folder(
     followed = answers.followed if answers else None
     fallbacks = None
     if start:
-        unknown = [*_unknown_variables(repository, start)]
+        unknown = _unknown_variables(repository, start)
         fallbacks = {"command": [*start.command], "unknown": unknown}
         found.problems += [*start.problems, *(f"{start.place}: ${name}: {UNKNOWN}" for name in unknown)]
         found.unknown = next((problem for problem in found.problems if UNKNOWN in problem), "")
@@ -120,7 +121,7 @@ def describe_folder(
             "as image in the place of folder" for image in docker_images(repository)[:1]
         ]  # fmt: skip
         found.problems.append(NO_COMMAND)
-    _note_before(found, start, repository)
+    _note_before(found, start, repository, followed)
     _note_resources(found, start, repository, resources or {})
     _note_server(found, start, repository)
     requests = classes_of_log(log) if log else [*_classes_of_routes(answers)]
@@ -128,16 +129,15 @@ def describe_folder(
     return Description(_yaml(found, repository, requests), fallbacks)
 
 
-def _unknown_variables(repository: Repository, start: Start) -> Iterator[str]:
-    """Yield the variables that a command or its scripts need and that nothing in the repository gives."""
+def _unknown_variables(repository: Repository, start: Start) -> list[str]:
+    """Return the variables that a command or its scripts need and that nothing in the repository gives."""
     text = text_of(repository, start)
     given = {*start.given, *_OF_SHELL, *re.findall(r"\bread\s+(?:-\w+\s+)*(\w+)", text)}
     given |= {*re.findall(r"(?:^|[\s;(&'\"])(?:export\s+|local\s+|for\s+)?(\w+)(?:=| in )", text)}
     for path in start.env_files:
         given |= variables_of_env_file(repository.text(path)).keys()
-    for name in dict.fromkeys(re.findall(r"(?<![\\$])\$\{?([A-Za-z_]\w*)(?![\w:+=#%/-])", text)):
-        if name not in given:
-            yield name
+    needed = dict.fromkeys(re.findall(r"(?<![\\$])\$\{?([A-Za-z_]\w*)(?![\w:+=#%/-])", text))
+    return [name for name in needed if name not in given]
 
 
 def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[str]:
@@ -208,8 +208,6 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
     found.problems += [f"{place}: the lab does not serve {unknown}"] if (unknown := not_served(told)) else []
     if told.processes.isdecimal() and int(told.processes) > 1:
         found.note("replicas", int(told.processes), f"{place}: numprocs")
-    prepared = [shlex.join(each.words) for each in followed.records if each.what == "before"]
-    found.note("before of start", [*dict.fromkeys(prepared)] or None, place)
 
 
 def _note_start(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:
@@ -220,24 +218,22 @@ def _note_start(found: Discovery, start: Start, repository: Repository, followed
         found.note("working_folder", here, start.place)
     found.note("paths", repository.paths_of(start) or None, start.place)
     found.note("written", dict(start.image.written) or None, start.place)
-    for name in followed.assumed if followed else ():
-        found.note(f"environment {name}", "1", f"guessed: {start.place}: ${name}: {UNKNOWN}")
-    for name, value in start.given.items():
-        if re.fullmatch(r"[A-Za-z_]\w*", name) and not _FOR_TOOLS.match(name):
-            found.note(f"environment {name}", value, start.place)
+    given = {name: value for name, value in start.given.items()
+             if re.fullmatch(r"[A-Za-z_]\w*", name) and not _FOR_TOOLS.match(name)}  # fmt: skip
+    found.environment = given | dict.fromkeys(followed.assumed if followed else (), "1")
     files = [str(path) for path in start.env_files]
     found.note("env_file", (files if files[1:] else files[0]) if files else None, start.compose or start.place)
     found.note("replicas", start.replicas if (start.replicas or 0) > 1 else None, start.compose or start.place)
     found.note("beside", [*start.beside] or None, start.compose)
 
 
-def _note_before(found: Discovery, start: Start | None, repository: Repository) -> None:
+def _note_before(found: Discovery, start: Start | None, repository: Repository, followed: Followed | None) -> None:
     """Note what runs before the server, as the files and the start say, or what makes an empty database ready."""
+    said = [*start.before] if start else []
+    if start and followed and followed.server:
+        said += [(shlex.join(each.words), start.place) for each in followed.records if each.what == "before"]
     before = {re.sub(r"(?:python[\d.]*\s+|(?<!\S))(?:\./)?manage\.py", "python manage.py", command, count=1): place
-              for command, place in (start.before if start else ())}  # fmt: skip
-    place = found.places.pop("before of start", "")
-    before |= {re.sub(r"^(?:\./)?manage\.py", "python manage.py", command): place
-               for command in found.values.pop("before of start", [])}  # fmt: skip
+              for command, place in said}  # fmt: skip
     for name, (word, command) in _MIGRATIONS.items():
         has_tool = (found.folder / name).is_file() and word in repository.text(found.folder / name).lower()
         if has_tool and not re.search(r"\bmigrat|\bupgrade\b|prestart", " ".join(before)):
@@ -362,11 +358,8 @@ def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
         return [f"  # {each.strip()}" for each in known(*names)]
 
     server = found.values.get("server", "gunicorn")
-    variables = (
-        (name.partition(" ")[2], value) for name, value in found.values.items() if name.startswith("environment ")
-    )
     given = [f"    {name if yaml.safe_load(name) == name else json_text(name)}: {json_text(value)}"
-             for name, value in variables]  # fmt: skip  # NO is no name in YAML, but a truth value
+             for name, value in found.environment.items()]  # fmt: skip  # NO is no name in YAML, but a truth value
     return "\n".join([
         *HEAD,
         *(f"# {each}" for each in dict.fromkeys(map(_on_one_line, found.problems))),
