@@ -46,9 +46,8 @@ from stampede.service.layer import FOLDER, Layer, lay_out_layer
 from stampede.service.variants import (
     LIFTING,
     ONLY_IF_NAMED,
-    candidates,
     kinds_that_lift,
-    too_large_ways,
+    possible_ways,
     untried_reasons,
 )
 from stampede.terminal import interruptible, report_path, say, time_in_words
@@ -171,7 +170,8 @@ def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
     Raise LabError if the application does not start, or if a class is not answered as it should be.
     """
     with asked_today(path) as (service, layer, told):
-        experiment = experiment_of(path, service, candidates(service, layer, told, engine_cores())[:1], None)
+        ways, _ = possible_ways(service, layer, told, engine_cores())
+        experiment = experiment_of(path, service, ways[:1], None)
         taken = replace(options, trials=1, jobs=1)
         command = f"stampede try {path.name} --check"
         measure_quietly(RunRequest(results_name(path), experiment, taken, results, command, only_check=True))
@@ -202,9 +202,14 @@ def try_service(
             command = replace(options, trials=trials).command(f"stampede try {path.name}", ways=ways)
             return measure_quietly(RunRequest(results_name(path), experiment, taken, results, command, check=check))
 
-        possible = candidates(service, layer, told, cores)
+        possible, refused = possible_ways(service, layer, told, cores)
         tried = choose_ways(possible, ways)
-        say_what_is_not_done(service, layer, told, named_kinds(ways), cores)
+        kinds = named_kinds(ways) or [*service.served.kind.tried, *LIFTING]
+        for reason in [*untried_reasons(service), *(why for kind, why in refused.items() if kind in kinds)]:
+            say(f"Not tried: {reason}")
+        beside = [f"{layer.beside.file.name}: {key}" for key in layer.beside.left_out]
+        for kept in [*(f"{name} {value}" for name, value in told.aside.items()), *beside]:
+            say(f"Not kept: {kept}.")
         if ways:
             return *measure(tried, ways, options.trials), tried
         say_parts(replace(options, jobs=1), experiment_of(path, service, tried, replay))
@@ -235,18 +240,6 @@ def try_service(
                 say(f"The first answer is kept: {report_path(folder)}\n"
                     f"To read it: stampede report {folder}\nTo measure the other ways: {command}")  # fmt: skip
             raise
-
-
-def say_what_is_not_done(
-    service: UserService, layer: Layer, told: Record, named: Sequence[str], cores: int
-) -> None:  # fmt: skip
-    """Say which ways are not tried, and what of the service cannot be kept in the lab."""
-    kinds = named or [*service.served.kind.tried, *LIFTING]
-    for reason in [*untried_reasons(service), *too_large_ways(service, layer, told, kinds, cores)]:
-        say(f"Not tried: {reason}")
-    beside = [f"{layer.beside.file.name}: {key}." for key in layer.beside.left_out]
-    for kept in [*(f"{name} {value}." for name, value in told.aside.items()), *beside]:
-        say(f"Not kept: {kept}")
 
 
 def say_parts(options: MeasureOptions, experiment: Experiment) -> None:

@@ -55,15 +55,9 @@ from stampede.service.answers import Answers, Followed, Record, as_told
 from stampede.service.build import not_built
 from stampede.service.description import Served, UserService, read_env_files, read_user_service
 from stampede.service.discovery import Description, describe_folder
-from stampede.service.layer import Layer, ServicesBeside, lay_out_layer, requirements_with_server
+from stampede.service.layer import Layer, lay_out_layer, requirements_with_server
 from stampede.service.trying import Replay, choose_ways, experiment_of, print_best_way, read_replay, results_name
-from stampede.service.variants import (
-    LIFTING,
-    candidates,
-    kinds_that_lift,
-    too_large_ways,
-    untried_reasons,
-)
+from stampede.service.variants import LIFTING, kinds_that_lift, possible_ways, untried_reasons
 from stampede.terminal import INTERRUPTED
 from tests.conftest import Lab
 from tests.measuring import rows_of
@@ -286,6 +280,11 @@ def test_init_reads_a_log_in_the_format_of_a_configuration(lab: Lab, service: Pa
 def asked(path: Path) -> UserService:
     """Return a described service with what its server says of itself."""
     return as_told(read_user_service(path), TOLD)
+
+
+def candidates(service: UserService, layer: Layer, told: Record, cores: int = 1) -> list[ServingOption]:
+    """Return the ways to serve that are possible."""
+    return possible_ways(service, layer, told, cores)[0]
 
 
 def way_of(variant: Variant) -> dict[str, Any]:
@@ -673,25 +672,12 @@ def test_more_workers_than_the_memory_holds_are_named(service: Path) -> None:
     found = served_as(service, workers=3, threads=2, memory_mib=80)
 
     assert "more-workers" not in "".join(way.name for way in candidates(found, LAYER, TOLD, 2))
-    [said] = too_large_ways(found, LAYER, TOLD, kinds_that_lift(found, ["inside"], 2), 2)
+    said = possible_ways(found, LAYER, TOLD, 2)[1]["more-workers"]
     assert re.match(r"more-workers: 6 workers need about .* but memory_mib is 80; .* Give more memory_mib\.", said)
-    many = served_as(service, granian="2.8.7", interface="wsgi", workers=4, threads=512)
-    [said] = too_large_ways(many, LAYER, TOLD, ["one-process"], 2)
-    assert (
-        said == "one-process: 1 x (1 + 2,048) = 2,049 processes and threads are more than the 2,048 that a "
-        "container may have."
+    many = served_as(service, granian="2.8.7", interface="wsgi", workers=2, threads=512, replicas=2, memory_mib=4096)
+    assert possible_ways(many, LAYER, TOLD, 2)[1]["one-process"] == (
+        "one-process: 1 x (1 + 2,048) = 2,049 processes and threads are more than the 2,048 that a container may have."
     )
-
-
-def test_what_cannot_be_kept_is_said_with_its_reason(service: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = TOLD.model_copy(update={"aside": {"user": "nobody: the container runs as a user without rights"}})
-    layer = Layer(Path("nowhere"), "abc", beside=ServicesBeside(file=Path("compose.yml"), left_out=["db: cap_add"]))
-
-    trying.say_what_is_not_done(commanded(service, workers=1), layer, told, ["uwsgi"], 2)
-
-    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("Not kept")] == [
-        "Not kept: user nobody: the container runs as a user without rights.", "Not kept: compose.yml: db: cap_add."
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -1887,8 +1873,13 @@ def test_what_cannot_be_measured_is_named_before_anything_is_built(
     def build(_: RunRequest) -> None:
         raise WrongUse("something is built")
 
-    service.write_text(FILE.replace(RELEASE, "gunicorn: 23.0.0, memory_mib: 80"))
-    told = TOLD.model_copy(update={"settings": ONE | {"workers": 3, "threads": 2}})
+    (service.parent / "shop" / "compose.yml").write_text("services: {db: {image: 'db:1', cap_add: [SYS_NICE]}}\n")
+    service.write_text(FILE.replace(RELEASE, "gunicorn: 23.0.0, memory_mib: 80")
+                       + "beside: {compose: shop/compose.yml, services: [db]}\n")  # fmt: skip
+    told = TOLD.model_copy(update={
+        "settings": ONE | {"workers": 3, "threads": 2},
+        "aside": {"user": "nobody: the container runs as a user without rights"},
+    })  # fmt: skip
     monkeypatch.setattr(trying, "follow_start", lambda *_: Followed(records=[told]))
     monkeypatch.setattr("stampede.service.trying.engine_cores", lambda: 2)
     monkeypatch.setattr("stampede.service.trying.measure_quietly", build)
@@ -1899,6 +1890,8 @@ def test_what_cannot_be_measured_is_named_before_anything_is_built(
     said = " ".join(capsys.readouterr().err.split())
     assert "Not tried: limit needs gunicorn 24 or later. Not tried: idle-thread needs gunicorn 24 or later." in said
     assert "Not tried: more-workers: 6 workers need about " in said
+    assert "Not kept: user nobody: the container runs as a user without rights." in said
+    assert "Not kept: compose.yml: db: cap_add." in said
 
 
 def test_an_invalid_first_trial_changes_nothing(
