@@ -603,7 +603,7 @@ def test_a_command_that_is_given_counts_more_than_all_files(tmp_path: Path) -> N
         ({"Dockerfile": "FROM python\nENV PIP_INDEX_URL=https://user:word@a.b\nCMD gunicorn shop:app\n"},
          "Dockerfile:2: the lab does not follow ENV PIP_INDEX_URL"),
         ({"compose.yaml": "services:\n  web:\n    build: .\n    command: granian app:app\n"},
-         "compose.yaml:4: the lab does not serve granian's interface rsgi"),
+         "compose.yaml, web: the lab does not serve granian's interface rsgi"),
         ({"Procfile": "web: gunicorn -u shop -b unix:/run/shop.sock a:b\n"},
          "Procfile:1: not kept: user shop: the container runs as a user without rights"),
         ({"Dockerfile": "FROM python\n\nCMD python x.py\n"}, "Dockerfile:3: the command starts no server"),
@@ -794,7 +794,7 @@ def test_an_env_file_is_read_in_one_way(tmp_path: Path, line: str, variables: di
     [
         ({"compose.yaml": "x-web: &web\n  command: gunicorn app:app\nservices:\n  web:\n    <<: *web\n    build: .\n"
           "  other:\n    build: .\n    command: celery worker\n"},
-         'command: "gunicorn app:app"  # from compose.yaml:4'),
+         'command: "gunicorn app:app"  # from compose.yaml, web'),
         ({"Dockerfile": 'FROM python\nENV FLASK_APP=hello.py\nCMD ["flask", "run"]\n',
           "hello.py": "from flask import Flask\nweb = Flask(__name__)\n"}, 'callable: "hello:web"'),
     ],

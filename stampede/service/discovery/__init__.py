@@ -27,7 +27,7 @@ from stampede.servers.program import PROGRAMS, SERVED_BY, UWSGI
 from stampede.service.answers import CALLABLE_PATTERN, Answers, Followed, not_served, numbers_of, stand_in
 from stampede.service.description import HEAD, SERVERS, variables_of_env_file
 from stampede.service.discovery.dockerfile import as_text, docker_images, preparing
-from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
+from stampede.service.discovery.repository import UNKNOWN, Repository, Start
 from stampede.service.discovery.requirements import find_requirements, system_packages
 from stampede.service.discovery.starts import named_server, starts_of, text_of
 from stampede.service.packages import locked_releases, pinned_release
@@ -217,7 +217,7 @@ def _note_start(found: Discovery, start: Start, repository: Repository, followed
     if (here := repository.name(repository.folder_of(start))) != ".":
         found.note("working_folder", here, start.place)
     found.note("paths", repository.paths_of(start) or None, start.place)
-    found.note("written", dict(start.image.written) or None, start.place)
+    found.note("written", dict(start.written) or None, start.place)
     given = {name: value for name, value in start.given.items()
              if re.fullmatch(r"[A-Za-z_]\w*", name) and not _FOR_TOOLS.match(name)}  # fmt: skip
     found.environment = given | dict.fromkeys(followed.assumed if followed else (), "1")
@@ -255,7 +255,7 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
     files = [each for each, has in zip(files, kinds, strict=True) if has != {"Pod"}]  # which people start by hand
     resources = given or (start.resources if start else {})
     if not {"cpus", "memory_mib"} & resources.keys():
-        first = start.place.partition(":")[0] if start else ""
+        first = re.split("[:,]", start.place)[0] if start else ""
         resources, problem = choose_container(containers_in(files), first, repository.folder.resolve().name)
         found.problems += [problem] if problem else []
     for key, (value, place) in (dict(balance_in(files)) | dict(resources)).items():
@@ -265,12 +265,12 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
 
 def _note_server(found: Discovery, start: Start | None, repository: Repository) -> None:
     """Note the server and its release, and what the application requires."""
-    image = start.image if start else Image()
+    image = start or Start()
     context = image.context or repository.folder
     name = re.sub(r"[^a-z0-9]+", "-", context.name.lower()).strip("-") or "app"
     file = f" -f {image.file}" if image.file and image.file != context / "Dockerfile" else ""
     build = f"docker build -t {name}{file} {context}, and image: {name} in the place of folder and requirements"
-    packages = system_packages(found.problems, image.commands, build)
+    packages = system_packages(found.problems, image.runs, build)
     found.note("system_packages", [*packages] or None, ", ".join(dict.fromkeys(packages.values())))
     built = next((each for each in (image, *docker_images(repository)) if each.file), image)
     bases = [base for base in (found.folder, *found.folder.parents, *([built.file.parent] if built.file else []))

@@ -10,7 +10,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stampede.errors import WrongUse
 from stampede.service.description import NO_REQUIREMENTS, PACKAGE_PATTERN
-from stampede.service.discovery.repository import Image, Repository
+from stampede.service.discovery.repository import Repository, Start
 from stampede.service.packages import FILES, read_document, required_lines
 
 PYTHON = "3.13"
@@ -61,7 +61,7 @@ class Requirements:
     packages: list[str] = field(default_factory=list)
 
 
-def find_requirements(problems: list[str], repository: Repository, bases: Sequence[Path], image: Image) -> Requirements:
+def find_requirements(problems: list[str], repository: Repository, bases: Sequence[Path], image: Start) -> Requirements:
     """Return what an application requires, whose folder is first of ``bases``; what a file has wrong is a problem.
 
     The commands of ``image`` install packages of Python; the files that they name may have other names outside.
@@ -90,7 +90,7 @@ def find_requirements(problems: list[str], repository: Repository, bases: Sequen
     return Requirements(lines=packages, packages=packages)
 
 
-def _other_python(repository: Repository, project: Path, image: Image) -> list[str]:
+def _other_python(repository: Repository, project: Path, image: Start) -> list[str]:
     """Return that the application needs, or its image has, another Python than the lab's images have."""
     with suppress(AttributeError):
         requires = str(read_document(project).get("project", {}).get("requires-python", ""))
@@ -104,12 +104,12 @@ def _other_python(repository: Repository, project: Path, image: Image) -> list[s
     return []
 
 
-def _installed(image: Image) -> tuple[list[str], list[str], list[str]]:
+def _installed(image: Start) -> tuple[list[str], list[str], list[str]]:
     """Return the files of requirements, the extras and groups, and the packages that an image installs."""
     named: list[str] = []
     extras: list[str] = []
     packages: list[str] = []
-    for words in (words for _, words in image.commands if installs_python(words)):
+    for words in (words for _, words in image.runs if installs_python(words)):
         verb = next((place for place, word in enumerate(words) if word in _VERBS), len(words))
         by_pip = any(re.search(r"(^|/)pip3?$", word) for word in words[:verb])
         for option, word in _options(words[verb + 1 :]):

@@ -12,7 +12,7 @@ from stampede.resources import OTHERS, WEB
 from stampede.servers.program import PROGRAMS, SERVES
 from stampede.service.discovery.compose import compose_starts, merged
 from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, as_text, docker_images, preparing
-from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
+from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Repository, Start
 from stampede.service.packages import read_document, scripts_of
 
 _DEVELOPS = re.compile(
@@ -75,10 +75,7 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
     if command:
         found = [_start(repository, images, "--command", command)]
     else:
-        plain = [
-            Start(image.command, image.place, image.entrypoint, image.folder, image.environment, image=image,
-                  before=image.before) for image in images if image.command or image.entrypoint
-        ]  # fmt: skip
+        plain = [image for image in images if image.words]
         for start in [start for start in plain if {*_MANAGERS} & {*start.words[:2]}][:1]:
             for path in sorted({*repository.files("run"), *repository.folder.glob("**/s6-rc.d/*/run")}, reverse=True):
                 if SERVES.search(text := repository.text(path)) and not OTHERS.search(path.parent.name.lower()):
@@ -103,8 +100,8 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         found = [start for start in found if SERVES.search(text_of(repository, start))
                  or not OTHERS.search((start.name or start.place.rpartition("/")[2]).lower())]  # fmt: skip
     if found and not found[0].compose:
-        belong = [start for start in compose if WEB.search(start.name) or start.image.file == found[0].image.file]
-        if belong := belong or [start for start in compose if start.image.file and start.beside]:
+        belong = [start for start in compose if WEB.search(start.name) or start.file == found[0].file]
+        if belong := belong or [start for start in compose if start.file and start.beside]:
             found[0] = merged(found[0], belong[0])
     unread = [repository.name(path) for path in repository.files(*_UNREAD) if _STARTED.search(repository.text(path))]
     if unread:
@@ -141,14 +138,14 @@ def named_server(repository: Repository, start: Start | None) -> str:
 
 
 def _start(
-    repository: Repository, images: Sequence[Image], place: str, command: str | Sequence[str], given: object = None,
+    repository: Repository, images: Sequence[Start], place: str, command: str | Sequence[str], given: object = None,
     folder: str = "", replicas: object = None,
 ) -> Start:  # fmt: skip
     """Return the start that a command of a file stands for, in the image of the repository if it has one.
 
     ``given`` are variables, as a mapping or a list of names with values.
     """
-    image = next(iter(images), Image())
+    image = next(iter(images), Start())
     pairs: list[tuple[object, object]] = []
     if isinstance(given, list):
         pairs = [(each.get("key") or each.get("name"), each.get("value")) for each in given if isinstance(each, dict)]
@@ -159,9 +156,9 @@ def _start(
     unknown = sorted(f"{file}: {name}: {UNKNOWN}" for name, _ in pairs if name and str(name) not in said)
     words = ("sh", "-c", command) if isinstance(command, str) else command
     at = str(repository.folder / folder.strip("/")) if folder and not folder.startswith("/") else folder or image.folder
-    return Start(
-        words, place, (), at, {**image.environment, **said}, image=image,
-        replicas=replicas if isinstance(replicas, int) else None, before=image.before, problems=unknown,
+    return replace(
+        image, command=words, entrypoint=(), place=place, folder=at, given={**image.given, **said},
+        replicas=replicas if isinstance(replicas, int) else None, problems=unknown,
     )  # fmt: skip
 
 
@@ -179,7 +176,7 @@ def _place(repository: Repository, name: str, command: str) -> str:
     return f"{name}:{next((number for number, line in lines if part and part in line), 1)}"
 
 
-def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
+def _platform_starts(repository: Repository, images: Sequence[Start]) -> Iterator[Start]:
     """Yield what a Procfile, the files of platforms and the deployments of Kubernetes start."""
     lines = [*enumerate(repository.text("Procfile").splitlines(), start=1)]
     release = [(found[1], f"Procfile:{number}") for number, line in lines
@@ -237,7 +234,7 @@ def _objects(repository: Repository) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _kubernetes(
-    repository: Repository, images: Sequence[Image], documents: Sequence[tuple[str, Mapping[str, Any]]]
+    repository: Repository, images: Sequence[Start], documents: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> Iterator[Start]:
     """Yield the containers of deployments whose commands name a server."""
     changed = [
@@ -272,7 +269,7 @@ def _kubernetes(
             image = next((own for own in images if own.file and own.file.parent.name == built), None)
             if not words and (OTHERS.search(str(each.get("name")).lower()) or (not image and len(images) > 1)):
                 continue
-            image = image or next(iter(images), Image())
+            image = image or next(iter(images), Start())
             key = "command:" if each.get("command") else "args:" if words else "containers:"
             start = _start(repository, [image], _place(repository, name, key), words or image.command, given,
                            str(each.get("workingDir") or ""), spec.get("replicas"))  # fmt: skip
@@ -284,7 +281,7 @@ def _kubernetes(
                 yield start
 
 
-def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
+def _machine_starts(repository: Repository, images: Sequence[Start]) -> Iterator[Start]:
     """Yield what the units of systemd start, and uWSGI and supervisord if they have a file."""
     for path in sorted(repository.files("*.service"), key=lambda each: not SERVES.search(repository.text(each))):
         text, name = re.sub(r"\\\n\s*", " ", repository.text(path)), repository.name(path)
