@@ -397,7 +397,7 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
          "render.yaml: K: the value is not in the repository"),
         ({"Procfile": "web: gunicorn app:app\n"}, "workers: 1  # guessed: Heroku sets WEB_CONCURRENCY by itself"),
         ({"Procfile": "web: gunicorn app:app\n", "web.service": "[Service]\nExecStart=gunicorn -w 5 app:app\n"},
-         "web.service:2 starts the service in another way, which was not taken: gunicorn -w 5"),
+         "web.service starts the service in another way, which was not taken: gunicorn -w 5"),
         ({"Procfile": "web: gunicorn -k own.Own app:app\n",
           "own.py": "from gunicorn.workers.base import Worker\nclass Own(Worker): ...\n"},
          "Procfile:1: the lab does not serve gunicorn's worker_class own.Own"),
