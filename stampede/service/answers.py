@@ -52,6 +52,11 @@ class Record(Model):
     processes: str = "1"
     aside: dict[str, str] = Field({})
 
+    @property
+    def replicas(self) -> int:
+        """How many processes of this server supervisord starts; 1 if it says no number."""
+        return int(self.processes) if self.processes.isdecimal() else 1
+
 
 class Followed(Model):
     """What servers/user-service/start.py tells of a start command. ``ended``: its exit code; None: it does not end."""
@@ -157,8 +162,7 @@ def as_told(service: UserService, told: Record) -> UserService:
     kept = {name: getattr(service.served, name) for name in IN_FILE & service.served.model_fields_set
             if name == server or name not in PROGRAMS}  # fmt: skip
     kept[server] = (told.release if is_own else "") or kept.get(server) or PROGRAMS[server].release
-    if told.processes.isdecimal() and int(told.processes) > 1:
-        kept.setdefault("replicas", int(told.processes))
+    kept.setdefault("replicas", max(1, told.replicas))
     values = numbers_of(told) | kept
     try:
         served = Served.model_validate(values)

@@ -84,8 +84,8 @@ class Discovery:
     """What may say what a server takes its default for; empty: everything is known."""
 
     def note(self, name: str, value: object, place: str) -> None:
-        """Keep a value, unless it is None, or a place that counts more has already said it."""
-        if value is not None and name not in self.values:
+        """Keep a value, unless there is none, or a place that counts more has already said it."""
+        if value and name not in self.values:
             self.values[name], self.places[name] = value, place
 
 
@@ -100,11 +100,11 @@ def describe_folder(
     """
     repository = Repository(folder)
     starts = starts_of(repository, command)
-    start = starts[0] if starts else None
-    found = Discovery(repository.folder_of(start) if start else folder)
+    start = starts[0] if starts else Start()
+    found = Discovery(repository.folder_of(start) if starts else folder)
     followed = answers.followed if answers else None
     fallbacks = None
-    if start:
+    if starts:
         unknown = _unknown_variables(repository, start)
         fallbacks = {"command": [*start.command], "unknown": unknown}
         found.problems += [*start.problems, *(f"{start.place}: ${name}: {UNKNOWN}" for name in unknown)]
@@ -189,7 +189,7 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
                               + (f": {told.callable}" if told.callable else ""))  # fmt: skip
     else:
         found.note("callable", told.callable, f"{told.server} says, of {place}")
-        found.note("command", stand_in(told) if stands_in else None, stands_in)
+        found.note("command", stands_in and stand_in(told), stands_in)
     develops = told.server in ("werkzeug", "runserver")  # which have a thread for each request
     default = f"guessed: {found.unknown}" if found.unknown else f"{told.server}'s default"
     says = f"{told.server} says" + (f", on {followed.cores} cores" if followed.cores else "")
@@ -206,8 +206,7 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
         guessed = stands_in if develops or key == "worker_class" else ""
         found.note(key, value, says if is_said and not guessed else guessed or default)
     found.problems += [f"{place}: the lab does not serve {unknown}"] if (unknown := not_served(told)) else []
-    if told.processes.isdecimal() and int(told.processes) > 1:
-        found.note("replicas", int(told.processes), f"{place}: numprocs")
+    found.note("replicas", told.replicas if told.replicas > 1 else None, f"{place}: numprocs")
 
 
 def _note_start(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:
@@ -216,21 +215,21 @@ def _note_start(found: Discovery, start: Start, repository: Repository, followed
     found.note("command", as_text([*of_entrypoint, *start.command]), start.place)
     if (here := repository.name(repository.folder_of(start))) != ".":
         found.note("working_folder", here, start.place)
-    found.note("paths", repository.paths_of(start) or None, start.place)
-    found.note("written", dict(start.written) or None, start.place)
+    found.note("paths", repository.paths_of(start), start.place)
+    found.note("written", dict(start.written), start.place)
     given = {name: value for name, value in start.given.items()
              if re.fullmatch(r"[A-Za-z_]\w*", name) and not _FOR_TOOLS.match(name)}  # fmt: skip
     found.environment = given | dict.fromkeys(followed.assumed if followed else (), "1")
     files = [str(path) for path in start.env_files]
-    found.note("env_file", (files if files[1:] else files[0]) if files else None, start.compose or start.place)
+    found.note("env_file", files if files[1:] else "".join(files), start.compose or start.place)
     found.note("replicas", start.replicas if (start.replicas or 0) > 1 else None, start.compose or start.place)
-    found.note("beside", [*start.beside] or None, start.compose)
+    found.note("beside", [*start.beside], start.compose)
 
 
-def _note_before(found: Discovery, start: Start | None, repository: Repository, followed: Followed | None) -> None:
+def _note_before(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:
     """Note what runs before the server, as the files and the start say, or what makes an empty database ready."""
-    said = [*start.before] if start else []
-    if start and followed and followed.server:
+    said = [*start.before]
+    if followed and followed.server:
         said += [(shlex.join(each.words), start.place) for each in followed.records if each.what == "before"]
     before = {re.sub(r"(?:python[\d.]*\s+|(?<!\S))(?:\./)?manage\.py", "python manage.py", command, count=1): place
               for command, place in said}  # fmt: skip
@@ -238,10 +237,10 @@ def _note_before(found: Discovery, start: Start | None, repository: Repository, 
         has_tool = (found.folder / name).is_file() and word in repository.text(found.folder / name).lower()
         if has_tool and not re.search(r"\bmigrat|\bupgrade\b|prestart", " ".join(before)):
             before[command] = "guessed: a database is empty when a trial begins"
-    found.note("before", " && ".join(before) or None, ", ".join(dict.fromkeys(before.values())))
+    found.note("before", " && ".join(before), ", ".join(dict.fromkeys(before.values())))
 
 
-def _note_resources(found: Discovery, start: Start | None, repository: Repository, given: Found) -> None:
+def _note_resources(found: Discovery, start: Start, repository: Repository, given: Found) -> None:
     """Note what the container may use, as given or as the files that deploy it say, and how requests are shared."""
     for path in ("nginx.conf", "nginx/nginx.conf", "nginx/default.conf"):
         for upstream in re.findall(r"^\s*upstream\s+\S+\s*\{([^}]*)\}", repository.text(path), re.MULTILINE):
@@ -253,41 +252,40 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
              if path.suffix != ".conf" or path.parent.name.endswith(".service.d")]  # fmt: skip
     kinds = [{*re.findall(r"^kind:\s*(\w+)", text, re.MULTILINE)} for _, text in files]
     files = [each for each, has in zip(files, kinds, strict=True) if has != {"Pod"}]  # which people start by hand
-    resources = given or (start.resources if start else {})
+    resources = given or start.resources
     if not {"cpus", "memory_mib"} & resources.keys():
-        first = re.split("[:,]", start.place)[0] if start else ""
-        resources, problem = choose_container(containers_in(files), first, repository.folder.resolve().name)
+        first, name = re.split("[:,]", start.place)[0], repository.folder.resolve().name
+        resources, problem = choose_container(containers_in(files), first, name)
         found.problems += [problem] if problem else []
     for key, (value, place) in (dict(balance_in(files)) | dict(resources)).items():
         if key != "replicas" or int(value) <= MOST_REPLICAS:
             found.note(key, value, place)
 
 
-def _note_server(found: Discovery, start: Start | None, repository: Repository) -> None:
+def _note_server(found: Discovery, start: Start, repository: Repository) -> None:
     """Note the server and its release, and what the application requires."""
-    image = start or Start()
-    context = image.context or repository.folder
-    name = re.sub(r"[^a-z0-9]+", "-", context.name.lower()).strip("-") or "app"
-    file = f" -f {image.file}" if image.file and image.file != context / "Dockerfile" else ""
+    context = start.context or repository.folder
+    name = name_from(context.name, "app")
+    file = f" -f {start.file}" if start.file and start.file != context / "Dockerfile" else ""
     build = f"docker build -t {name}{file} {context}, and image: {name} in the place of folder and requirements"
-    packages = system_packages(found.problems, image.runs, build)
-    found.note("system_packages", [*packages] or None, ", ".join(dict.fromkeys(packages.values())))
-    built = next((each for each in (image, *docker_images(repository)) if each.file), image)
+    packages = system_packages(found.problems, start.runs, build)
+    found.note("system_packages", [*packages], ", ".join(dict.fromkeys(packages.values())))
+    built = next((each for each in (start, *docker_images(repository)) if each.file), start)
     bases = [base for base in (found.folder, *found.folder.parents, *([built.file.parent] if built.file else []))
              if base.is_relative_to(repository.folder)]  # fmt: skip
     required = find_requirements(found.problems, repository, bases, built)
-    found.note("requirements", required.file or None, required.file)
+    found.note("requirements", required.file, required.file)
     named = named_server(repository, start)
     listed = next((server for server in SERVERS if any(re.match(rf"{server}\b", line.strip(), re.IGNORECASE)
                                                        for line in required.lines)), "")  # fmt: skip
     if server := SERVED_BY.get(named, named) or listed:
-        found.note("server", server, start.place if start and named else required.file)
+        found.note("server", server, start.place if named else required.file)
     server = found.values.get("server", "gunicorn")
     found.note(server, pinned_release(server, required.lines), required.file or "Dockerfile")
     further = [each for each in required.packages if not re.match(rf"{server}\b", each, re.IGNORECASE)]
-    place = repository.name(image.file) if image.file else "Dockerfile"
-    found.note("extras", required.extras or None, place)
-    found.note("packages", further or None, place)
+    place = repository.name(start.file) if start.file else "Dockerfile"
+    found.note("extras", required.extras, place)
+    found.note("packages", further, place)
     for base in bases:
         locked = os.path.relpath(base, repository.folder)
         found.note(server, locked_releases(base).get(server), f"the lock file in {locked}")

@@ -127,10 +127,10 @@ def text_of(repository: Repository, start: Start) -> str:
     return "\n".join([shlex.join(start.words), *texts, *map(repository.text, inner)])
 
 
-def named_server(repository: Repository, start: Start | None) -> str:
+def named_server(repository: Repository, start: Start) -> str:
     """Return the server that a command, one of its scripts or its Procfile names; empty: none is named."""
-    further = repository.text("Procfile") if start and "honcho" in start.words else ""
-    found = SERVES.search(text_of(repository, start) + further) if start else None
+    further = repository.text("Procfile") if "honcho" in start.words else ""
+    found = SERVES.search(text_of(repository, start) + further)
     return found[1] if found else ""
 
 
