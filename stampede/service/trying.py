@@ -112,42 +112,36 @@ def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = N
 
 
 def ask_and_start(path: Path, written: Description, describe: Callable[[Answers], Description], results: Path) -> None:
-    """Follow the start command of a description that was just written, ask the application, and start it once.
+    """Ask a start command, then the application for its routes, write the file ``path`` anew, and start the service.
 
-    ``describe`` returns the description that goes with the answers. A file that somebody has changed meanwhile stays as
-    it is. Raise LabError as start_once does, or if the application cannot be loaded; the file stays.
+    ``describe`` describes the service with answers. A file that somebody has changed stays. Raise LabError if the
+    application cannot be loaded; the file stays.
     """
     if path.read_text(encoding="utf-8") == written.text:
         if written.fallbacks is None:
             raise WrongUse(f"No start command was found, so {path} is not complete.", GIVE_COMMAND)
         with interruptible(), machine_lock(say, f"stampede init --check, which asks the application of {path.name}"):
             make_ready(say)
-            answers = _ask_today(path, written, describe)
-            again = describe(answers)
-            write_whole(path, again.text)
+            with followed_today(read_user_service(path), written.fallbacks) as today:
+                nameless = "its server names no application that can be imported"
+                answers = Answers(followed=today.followed, problem=nameless)
+                again = describe(answers)
+                write_whole(path, again.text)
+                if not today.told:
+                    lines = [line[2:] for line in again.text.splitlines()[len(HEAD) :] if line.startswith("# ")]
+                    problem = f"The start command of {path} starts no server that the lab can measure."
+                    said = sorted(lines, key=lambda line: today.followed.why not in line)
+                    raise LabError(problem, "\n".join([*said, GIVE_COMMAND]))
+                if today.layer.loaded:
+                    answers = ask_application(today.layer, today.layer.loaded, say)
+                    again = describe(answers.model_copy(update={"followed": today.followed}))
+                    write_whole(path, again.text)
         if answers.routes:
             named = f" {path} now names those to measure." if FROM_APPLICATION in again.text else ""
             say(f"The application ({answers.framework}) has {plural(len(answers.routes), 'route')}.{named}")
         else:
             say(f"The requests are guessed, because {answers.problem or 'the application has no routes'}.")
     start_once(path, MeasureOptions(), results=results)
-
-
-def _ask_today(path: Path, written: Description, describe: Callable[[Answers], Description]) -> Answers:
-    """Follow the start command in the image of a service, and ask the application that it serves for its routes."""
-    with followed_today(read_user_service(path), written.fallbacks) as today:
-        answers = Answers(followed=today.followed)
-        described = describe(answers)
-        write_whole(path, described.text)
-        if not today.told:
-            lines = [line[2:] for line in described.text.splitlines()[len(HEAD) :] if line.startswith("# ")]
-            raise LabError(
-                f"The start command of {path} starts no server that the lab can measure.",
-                "\n".join([*sorted(lines, key=lambda line: today.followed.why not in line), GIVE_COMMAND]),
-            )
-        if not today.layer.loaded:
-            return answers.model_copy(update={"problem": "its server names no application that can be imported"})
-        return ask_application(today.layer, today.layer.loaded, say).model_copy(update={"followed": today.followed})
 
 
 @contextmanager

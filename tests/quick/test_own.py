@@ -1744,7 +1744,7 @@ def test_the_file_gets_what_the_application_tells_unless_somebody_has_changed_it
     started: list[str] = []
     monkeypatch.setattr(trying, "start_once", lambda path, *_, **__: started.append(path.read_text()))
     told = Answers(framework="flask", problem="nobody knows")
-    monkeypatch.setattr(trying, "_ask_today", lambda *_: told)
+    monkeypatch.setattr(trying, "ask_application", lambda *_: told)
     written = Description(service.read_text(), fallbacks={})
     if changed:
         service.write_text("mine: 1\n")
