@@ -77,11 +77,9 @@ def _service(
     unset: Sequence[str],
 ) -> Iterator[Start]:  # fmt: skip
     """Yield what a service of a Compose file starts."""
-    said, plain, path = services[name], raw.get(name, {}), files[-1]
-    place = repository.name(path)
+    said, plain, place = services[name], raw.get(name, {}), repository.name(files[-1])
     image = _image_of_service(repository, said, services)
-    command = [_undoubled(word) for word in said.get("command") or []]
-    entrypoint = said.get("entrypoint")
+    command, entrypoint = [_undoubled(word) for word in said.get("command") or []], said.get("entrypoint")
     if entrypoint is None:
         entrypoint, command = image.entrypoint, command or [*image.command]
     if not (command or entrypoint):
@@ -101,6 +99,17 @@ def _service(
     problems += [f"{place}: {each}: {UNKNOWN}" for each in unknown]
     if has_secrets:
         env_files = [of_compose, *(each for each in env_files if each.name != ".env")]
+    before, beside = [*image.before], []
+    for other, how in (said.get("depends_on") or {}).items():
+        of, text = services.get(other, {}), as_text(services.get(other, {}).get("command") or [])
+        ends = how.get("condition") == "service_completed_successfully" or str(of.get("restart")) in ("no", "False")
+        pairs = [(of.get(key), said.get(key)) for key in ("build", "image") if of.get(key)]
+        if not pairs or any(its == own for its, own in pairs):  # it runs in the same image
+            before += [(preparing(text) or text, f"{place}, {other}")] if text and (ends or preparing(text)) else []
+        else:  # a database, unless it is built for Python
+            built = _image_of_service(repository, of, services) if of.get("build") else Start()
+            is_python = any(installs_python(words) for _, words in built.runs)
+            beside += [] if is_python or (built.command and "python" in built.place) else [other]
     is_its_own = said.get("command") or said.get("entrypoint")
     replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
     volumes = said.get("volumes") or []
@@ -111,8 +120,7 @@ def _service(
         image, command=command, entrypoint=entrypoint, place=f"{place}, {name}" if is_its_own else image.place,
         folder=str(said.get("working_dir") or image.folder), given={**image.given, **given}, mounts=mounts,
         folders=[*image.folders, *new], replicas=replicas if isinstance(replicas, int) else None, name=name,
-        compose=repository.name(files[0]), beside=[*_beside(repository, said, services)],
-        env_files=[*dict.fromkeys(env_files)], before=(*image.before, *_jobs(said, services, place)),
+        compose=repository.name(files[0]), beside=beside, env_files=[*dict.fromkeys(env_files)], before=before,
         problems=problems, resources=of_compose_service(said, f"{place}, {name}"),
     )  # fmt: skip
 
@@ -153,33 +161,6 @@ def _names(variable: str, text: str) -> bool:
 def _undoubled(value: object) -> str:
     """Return a value as the container gets it: what Compose prints doubles each dollar."""
     return str(value).replace("$$", "$")
-
-
-def _beside(repository: Repository, said: Mapping[str, Any], services: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the services that a service needs, such as a database: images, or builds that start no Python."""
-    for name in said.get("depends_on") or {}:
-        other = services.get(name, {})
-        if _is_other(other, said):
-            image = _image_of_service(repository, other, services) if other.get("build") else Start()
-            is_python = any(installs_python(words) for _, words in image.runs)
-            if not (is_python or (image.command and "python" in image.place)):
-                yield name
-
-
-def _is_other(other: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
-    """Return whether a service has another image than a service."""
-    pairs = [(other.get(key), said.get(key)) for key in ("build", "image") if other.get(key)]
-    return bool(pairs) and all(own != theirs for own, theirs in pairs)
-
-
-def _jobs(said: Mapping[str, Any], services: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
-    """Yield the commands of services that run in the image of a service, and end before it starts."""
-    for name, how in (said.get("depends_on") or {}).items():
-        other = services.get(name, {})
-        ends = how.get("condition") == "service_completed_successfully" or str(other.get("restart")) in ("no", "False")
-        command = as_text(other.get("command") or [])
-        if command and not _is_other(other, said) and (ends or preparing(command)):
-            yield preparing(command) or command, f"{place}, {name}"
 
 
 def _image_of_service(repository: Repository, said: Mapping[str, Any], services: Mapping[str, Any]) -> Start:
