@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
@@ -210,6 +209,14 @@ HEAD = (
 """The first lines of a file that ``stampede init`` writes; the schema stands beside it."""
 
 
+_GONE = {
+    "callable": "write a command in its place, such as command: gunicorn --workers 2 shop:app",
+    "hosts": "nothing in the lab reaches a host outside; in its place, name in beside.services a service of a Compose "
+    "file that answers as it does",
+}
+"""Keys of the application in files of an earlier version, and what to write in their place."""
+
+
 class UserService(Model):
     """The whole file."""
 
@@ -223,19 +230,12 @@ class UserService(Model):
     @model_validator(mode="before")
     @classmethod
     def _says_each_thing_once(cls, said: object) -> object:
-        """Refuse what the command says itself, such as files of an earlier version do."""
-        application, served = (said.get(name) if isinstance(said, dict) else None for name in ("application", "served"))
-        served = served if isinstance(served, dict) else {}
-        if isinstance(application, dict) and "callable" in application:
-            program = PROGRAMS[next((name for name in SERVERS if served.get(name)), "gunicorn")]
-            command = shlex.join(program.command(str(application["callable"]), program.options(served)))
-            raise ValueError(f"application.callable: write a command in its place, such as command: {command}")
-        if isinstance(application, dict) and "hosts" in application:
-            raise ValueError("application.hosts: nothing in the lab reaches a host outside; in its place, name in "
-                             "beside.services a service of a Compose file that answers as it does")  # fmt: skip
-        others = [name for name in Served.model_fields if name in served]
-        if others := [name for name in others if name not in IN_FILE]:
-            raise ValueError(f"served.{others[0]}: the command says this; change it there")
+        """Refuse what files of an earlier version have, and what the command says itself."""
+        said_by_command = dict.fromkeys(Served.model_fields.keys() - IN_FILE, "the command says this; change it there")
+        for part, refused in (("application", _GONE), ("served", said_by_command)):
+            keys = said.get(part) if isinstance(said, dict) else None
+            for name in (name for name in keys if name in refused) if isinstance(keys, dict) else ():
+                raise ValueError(f"{part}.{name}: {refused[name]}")
         return said
 
     @model_validator(mode="after")

@@ -145,10 +145,6 @@ MISTAKES = [
     ("users: 4", "users: 4, per_second: 2"),
     (RELEASE, f"{RELEASE}, workers: 2"),
     (COMMAND, "callable: app:app"),
-    (
-        f"{COMMAND}\n  requirements: requirements.txt\n  environment: {{GREETING: hello}}\nserved: {{{RELEASE}}}",
-        "callable: app:make('a b')\nserved: {granian: 2.8.7, interface: wsgi, workers: 3, threads: 5}",
-    ),
     ("requirements: requirements.txt", "requirements: setup.cfg"),
     (f"  {COMMAND}\n", ""),
     ("path: /,", 'path: "/?t=${TOKEN}",'),
@@ -183,9 +179,8 @@ my-service.yaml: served.uwsgi: the lab compiles uWSGI 2.0.31, and not 2.0.24; wr
 my-service.yaml:8: requests.home: give either users or per_second: who sends these requests, or how many come
     per second
 my-service.yaml: served.workers: the command says this; change it there
-my-service.yaml: application.callable: write a command in its place, such as command: gunicorn app:app
-my-service.yaml: application.callable: write a command in its place, such as command: granian --backlog 4096
-    --interface wsgi --workers 3 --blocking-threads 5 'app:make('"'"'a b'"'"')'
+my-service.yaml: application.callable: write a command in its place, such as command: gunicorn --workers 2
+    shop:app
 my-service.yaml:1: application: requirements: the lab does not read setup.cfg; write its install_requires into
     a requirements.txt, and name that
 my-service.yaml:1: application: give command, which starts the service
