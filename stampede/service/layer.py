@@ -201,6 +201,10 @@ class Layer(Workload):
         """Return what a program said, with the names of secrets in the place of their values."""
         return mask(said, [*self.secrets.items(), *self.beside.secrets.items()])
 
+    def without_secrets(self, said: str) -> str:
+        """Return a text with the names of secrets in the place of their values."""
+        return self.masked(said.encode()).decode()
+
     @property
     def variables(self) -> dict[str, str]:
         """The secrets, the values of the services beside, and the folder of a replay."""

@@ -133,7 +133,7 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
                     said = sorted(lines, key=lambda line: today.followed.why not in line)
                     raise LabError(problem, "\n".join([*said, GIVE_COMMAND]))
                 if today.layer.loaded:
-                    answers = ask_application(today.layer, today.layer.loaded, say)
+                    answers = ask_application(today.layer, say)
                     again = describe(answers.model_copy(update={"followed": today.followed}))
                     write_whole(path, again.text)
         if answers.routes:
