@@ -37,9 +37,8 @@ _PROGRAMS = {
 }  # fmt: skip
 """What asks and observes the server of a layer, and its name there."""
 _SRV = {
-    "user-service/start.py": "start.py", "user-service/hooks.py": "hooks.py", "user-service/before.py": "before.py",
-    "user-service/stampede_own.py": "stampede_own.py", "user-service/stampede_uwsgi.py": "stampede_uwsgi.py",
-    "user-service/stampede_called.py": "stampede_called.py",
+    **{f"user-service/{name}.py": f"{name}.py"
+       for name in ("start", "hooks", "stampede_own", "stampede_uwsgi", "stampede_called")},
     "app/counters.py": "stampede_counters.py", "../idle-thread/gunicorn_idle_thread.py": "gunicorn_idle_thread.py",
 }  # fmt: skip
 """What serves the application, and its name in /opt/stampede."""
@@ -223,8 +222,9 @@ class Layer(Workload):
             own = own | {"volumes": [{"type": "volume", "target": FOLDER}]}
         if self.before:
             added[BEFORE] = own | {
-                "entrypoint": ["python3", "/opt/stampede/before.py"], "command": [self.before.replace("$", "$$")],
-                "depends_on": dict(ready), "healthcheck": {"disable": True}, "scale": 1, "networks": {"lab": {}},
+                "entrypoint": ["python3", "/opt/stampede/start.py", "before", "/opt/stampede/start.json"],
+                "command": [self.before.replace("$", "$$")], "depends_on": dict(ready),
+                "healthcheck": {"disable": True}, "scale": 1, "networks": {"lab": {}},
             }  # fmt: skip
             ready[BEFORE] = _after("completed_successfully")
             own = {key: value for key, value in own.items() if key != "volumes"}
