@@ -227,20 +227,13 @@ def described(lab: Lab, service: Path, *options: str) -> tuple[str, str]:
 
 
 def test_init_writes_the_command_which_is_all_that_try_needs(lab: Lab, service: Path, tmp_path: Path) -> None:
-    said, _ = described(lab, service)
+    """The first line names a schema, with which editors complete and check keys."""
+    said, text = described(lab, service)
 
     assert read_user_service(tmp_path / "found.yaml").application.command == "gunicorn shop:app"
     assert "Its numbers and routes come with --check: stampede init " in said
-
-
-def test_the_schema_beside_the_file_allows_what_init_writes(lab: Lab, service: Path, tmp_path: Path) -> None:
-    """The first line names it, so that editors complete and check keys."""
-    _, text = described(lab, service)
-
-    named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", text.partition("\n")[0])
-
-    assert named
-    schema = json.loads((tmp_path / named[1]).read_text())
+    assert text.startswith("# yaml-language-server: $schema=my-service.schema.json\n")
+    schema = json.loads((tmp_path / "my-service.schema.json").read_text())
     assert [*Draft202012Validator(schema).iter_errors(yaml.safe_load(text))] == []
     assert [*Draft202012Validator(schema).iter_errors({"application": {"foldr": "x"}})] != []
 
@@ -377,31 +370,19 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
         ({"workers": 1, "worker_class": "asgi"}, "thread-pool", 2, ["more-workers-2x1"]),
         ({"workers": 2, "replicas": 2, "uvicorn": "0.38.0"}, "inside", 2, ["more-workers-8x1"]),
         ({"workers": 2, "threads": 4}, "avoidable-wait", 2, []),
-        (
-            {"workers": 2, "threads": 4, "max_requests": 100},
-            "max-requests",
-            2,
-            ["jitter-2x4", "never-replaced-2x4", "preload-2x4"],
-        ),
-        (
-            {"workers": 2, "uvicorn": "0.54.0", "max_requests": 100},
-            "max-requests",
-            2,
-            ["jitter-2x1", "never-replaced-2x1"],
-        ),
+        ({"workers": 2, "threads": 4, "max_requests": 100}, "max-requests", 2,
+         ["jitter-2x4", "never-replaced-2x4", "preload-2x4"]),
+        ({"workers": 2, "uvicorn": "0.54.0", "max_requests": 100}, "max-requests", 2,
+         ["jitter-2x1", "never-replaced-2x1"]),
         ({"workers": 2, "uvicorn": "0.38.0", "max_requests": 100}, "max-requests", 2, ["never-replaced-2x1"]),
-        (
-            {"workers": 2, "threads": 4, "uwsgi": "2.0.31", "max_requests": 100},
-            "max-requests",
-            2,
-            ["never-replaced-2x4"],
-        ),
+        ({"workers": 2, "threads": 4, "uwsgi": "2.0.31", "max_requests": 100}, "max-requests", 2,
+         ["never-replaced-2x4"]),
         ({"workers": 2, "uvicorn": "0.54.0"}, "worker-timeout", 2, ["longer-timeout-2x1"]),
         ({"workers": 2, "uvicorn": "0.36.0"}, "worker-timeout", 2, []),
         ({"workers": 2, "worker_class": "sync"}, "worker-timeout", 2, ["longer-timeout-2x1"]),
         ({"workers": 2, "threads": 4}, "worker-deaths", 2, []),
     ],
-)
+)  # fmt: skip
 def test_a_limit_is_met_with_ways_that_lift_it(
     service: Path, served: dict[str, object], limit: Limit, cores: int, names: list[str]
 ) -> None:
@@ -566,16 +547,22 @@ def test_an_application_that_nobody_can_import_is_to_be_named(service: Path) -> 
     assert raised.value.hint == "Write a command that names it: gunicorn 'shop:create_app()'."
 
 
-def test_a_command_that_starts_no_server_is_told_with_its_last_words(
-    service: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("ended", "why"), [(1, "starts no server that the lab knows"), (None, "does not end")])
+def test_a_command_that_reaches_no_server_is_told_with_its_last_words(
+    service: Path, monkeypatch: pytest.MonkeyPatch, ended: int | None, why: str
 ) -> None:
-    service.write_text(FILE.replace(COMMAND, "command: ./start.sh"))
-    monkeypatch.setattr(trying, "follow_start", lambda *_: Followed(records=[], said="no database yet", ended=1))
+    """By init, too, whose file says so."""
+    monkeypatch.setattr(trying, "follow_start", lambda *_: Followed(records=[], said="no database yet", ended=ended))
+    written = Description(service.read_text(), {})
 
-    with pytest.raises(LabError, match=r"my-service.yaml starts no server that the lab knows\.$") as raised:
+    with pytest.raises(LabError, match=rf"^The start command of my-service.yaml {why}\.$") as raised:
         trying.asked_today(service).__enter__()
+    with pytest.raises(LabError, match=r"my-service.yaml starts no server that the lab can measure\.$") as of_init:
+        trying.ask_and_start(service, written, lambda _: Description(f"\n\n# a: {why}\n# b\n"), service.parent)
 
     assert raised.value.hint == "Its last words: no database yet"
+    assert of_init.value.hint.splitlines() == [f"a: {why}", "b", trying.GIVE_COMMAND]
+    assert service.read_text() == f"\n\n# a: {why}\n# b\n"
 
 
 @pytest.mark.parametrize(
@@ -651,16 +638,6 @@ def test_granian_has_a_socket_for_each_worker_from_2_8_on(service: Path) -> None
     assert (today(granian="2.7.9").accept, today(granian="2.8").accept) == ("shared", "per-worker")
     limited = today(granian="2.8.7", threads=4, backpressure=8)
     assert limited.queueing == Queueing(threads=4, max_connections=8, race="even", keeps_idle=True)
-
-
-def test_an_image_lacks_the_servers_of_other_ways(service: Path) -> None:
-    found = asked(service)
-    image = found.application.model_copy(update={"folder": None, "image": "shop", "requirements": None})
-    of_image = found.model_copy(update={"application": image})
-
-    assert list(untried_reasons(of_image)) == ["uwsgi and granian, because the image has only gunicorn."]
-    names = {way.name for way in candidates(of_image, LAYER, TOLD)}
-    assert not names & {"uwsgi-2x2", "granian-2x2"}
 
 
 def test_more_workers_than_the_memory_holds_are_named(service: Path) -> None:
@@ -2222,8 +2199,11 @@ def test_a_build_that_fails_names_the_package_that_debian_lacks_or_what_compilin
     assert other.hint == "docker ended with 1:\nno space left on device"
 
 
-@pytest.mark.parametrize("server", ["uvicorn: 0.38.0", "gunicorn: 20.1.0", "uwsgi: 2.0.21"])
-def test_an_image_gets_the_programs_of_the_lab(tmp_path: Path, server: str) -> None:
+@pytest.mark.parametrize(
+    ("server", "lacks"),
+    [("uvicorn: 0.38.0", "granian"), ("gunicorn: 20.1.0", "uwsgi and granian"), ("uwsgi: 2.0.21", "")],
+)
+def test_an_image_gets_the_programs_of_the_lab_and_no_other_server(tmp_path: Path, server: str, lacks: str) -> None:
     (tmp_path / "my.yaml").write_text(
         "application: {image: 'shop:1', command: run}\n"
         f"served: {{{server}}}\nrequests: {{home: {{path: /, users: 1}}}}\n"
@@ -2238,8 +2218,11 @@ def test_an_image_gets_the_programs_of_the_lab(tmp_path: Path, server: str) -> N
             path.name for path in (layer.folder / "srv").iterdir()
         }
         several = found.model_copy(update={"served": found.served.model_copy(update={"workers": 2})})
-        ways = {way.name for way in candidates(several, layer, TOLD)}
-    assert ("map-socket-2x1" in ways) == (name == "uwsgi")
+        ways = {way.name.partition("-")[0] for way in candidates(several, layer, TOLD)}
+    assert ("map" in ways) == (name == "uwsgi")
+    assert not ways & {*lacks.split(" and ")}
+    said = [reason for reason in untried_reasons(several) if "the image has only" in reason]
+    assert said == ([f"{lacks}, because the image has only {name}."] if lacks else [])
 
 
 CHECK = SERVERS / "user-service" / "image" / "check.py"
