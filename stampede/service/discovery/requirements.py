@@ -1,9 +1,10 @@
 """What an application requires: the file that says it, and what the commands of a Dockerfile install besides."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -112,34 +113,23 @@ def _installed(image: Start) -> tuple[list[str], list[str], list[str]]:
     for words in (words for _, words in image.runs if installs_python(words)):
         verb = next((place for place, word in enumerate(words) if word in _VERBS), len(words))
         by_pip = any(re.search(r"(^|/)pip3?$", word) for word in words[:verb])
-        for option, word in _options(words[verb + 1 :]):
+        for before, word in pairwise(["", *words[verb + 1 :]]):
+            option, _, value = word.partition("=") if word.startswith("-") else (before, "", word)
             if option in _FILE:
-                parts = word.strip("/").split("/")
+                parts = value.strip("/").split("/")
                 named += ["/".join(parts[start:]) for start in range(len(parts))]  # the image may have it elsewhere
             elif option in _EXTRAS:
-                extras += re.split(r"[,\s]+", word)
-            elif not option and (own := _OF_PROJECT.fullmatch(word)):
+                extras += re.split(r"[,\s]+", value)
+            elif option in _WITH_VALUE or word.startswith("-"):
+                continue
+            elif own := _OF_PROJECT.fullmatch(word):
                 extras += own[1].split(",")
-            elif not option and word.endswith(".txt"):  # uv pip sync
+            elif word.endswith(".txt"):  # uv pip sync
                 named.append(word)
-            elif not option and by_pip and _PACKAGE.fullmatch(word) and not _TOOLS.match(word):
+            elif by_pip and _PACKAGE.fullmatch(word) and not _TOOLS.match(word):
                 packages.append(word)
-    extras = [extra.strip() for extra in extras if not _FOR_DEVELOPMENT.search(extra)]
-    return named, [*dict.fromkeys(extras)], [*dict.fromkeys(packages)]
-
-
-def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the words of a command after its verb, each with the option that it belongs to."""
-    rest = [*words]
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.partition("=")
-        if word in _WITH_VALUE and rest:
-            yield word, rest.pop(0)
-        elif word.startswith("-"):
-            yield name, value if equals else ""
-        else:
-            yield "", word
+    extras = [extra.strip() for extra in extras if extra.strip() and not _FOR_DEVELOPMENT.search(extra)]
+    return [*filter(None, named)], [*dict.fromkeys(extras)], [*dict.fromkeys(packages)]
 
 
 def installs_python(words: Sequence[str]) -> bool:
@@ -165,7 +155,7 @@ def system_packages(problems: list[str], commands: Iterable[tuple[str, Sequence[
         program = words[0].rpartition("/")[2]
         if (program in _APT and "install" in words) or program in _APT_SCRIPTS:
             after = words[words.index("install") + 1 if program in _APT else 1 :]
-            for before, word in zip(["", *after], after, strict=False):
+            for before, word in pairwise(["", *after]):
                 if word.startswith("-") or before in _VALUE_OF_APT:
                     continue
                 name = word if "$" in word or word.startswith(("/", ".")) else re.split(r"[=/:]", word)[0]
