@@ -217,6 +217,17 @@ def test_workers_are_replaced_in_every_way_whose_server_counts_requests(service:
     assert not any(way.variant.elastic for way in candidates(found, LAYER, TOLD))
 
 
+def rewritten(service: Path, *changes: tuple[str, str], further: str = "", env: str = "") -> UserService:
+    """Change the file of the shop, add lines at its end and variables in names.env, and read it."""
+    text = FILE.replace("  requirements:", "  env_file: names.env\n  requirements:") if env else FILE
+    service.with_name("names.env").write_text(env)
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    service.write_text(text + further)
+    return read_user_service(service)
+
+
 def described(lab: Lab, service: Path, *options: str) -> tuple[str, str]:
     """Describe the shop, which has a Procfile, as found.yaml; return what is said, and the text of the file."""
     (service.parent / "shop" / "Procfile").write_text("web: gunicorn shop:app\n")
@@ -641,11 +652,11 @@ def test_granian_has_a_socket_for_each_worker_from_2_8_on(service: Path) -> None
 
 
 def test_more_workers_than_the_memory_holds_are_named(service: Path) -> None:
-    found = served_as(service, workers=3, threads=2, memory_mib=80)
+    ways, refused = possible_ways(served_as(service, workers=3, threads=2, memory_mib=80), LAYER, TOLD, 2)
 
-    assert "more-workers" not in "".join(way.name for way in candidates(found, LAYER, TOLD, 2))
-    said = possible_ways(found, LAYER, TOLD, 2)[1]["more-workers"]
-    assert re.match(r"more-workers: 6 workers need about .* but memory_mib is 80; .* Give more memory_mib\.", said)
+    assert "more-workers" not in "".join(way.name for way in ways)
+    says = r"more-workers: 6 workers need about .* but memory_mib is 80; .* Give more memory_mib\."
+    assert re.match(says, refused["more-workers"])
     many = served_as(service, granian="2.8.7", interface="wsgi", workers=2, threads=512, replicas=2, memory_mib=4096)
     assert possible_ways(many, LAYER, TOLD, 2)[1]["one-process"] == (
         "one-process: 1 x (1 + 2,048) = 2,049 processes and threads are more than the 2,048 that a container may have."
@@ -695,17 +706,17 @@ def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
 
 
 def test_an_image_has_the_application_and_what_it_requires(service: Path) -> None:
+    """Variables may contain those of the env file."""
     shop = service.parent / "shop"
     (shop / ".git").mkdir()
     (shop / ".git" / "config").write_text("secret")
-    (shop / "names.env").write_text("# a comment\n\nexport TOKEN='s3cret'\nGREETING=bye\n")
-    service.write_text(FILE.replace("  requirements:", "  env_file: shop/names.env\n  requirements:"))
-    found = read_user_service(service)
+    url = ("environment: {GREETING: hello}", "environment: {GREETING: hello, URL: 'db://${TOKEN}@db/${OTHER}'}")
+    found = rewritten(service, url, env="# a comment\n\nexport TOKEN='s3cret'\nGREETING=bye\n")
 
     with lay_out_layer(found) as layer:
         assert (layer.folder / "requirements.txt").read_text() == "flask==3.1.3\ngunicorn==27.0.1\n"
         start = json.loads((layer.folder / "srv" / "start.json").read_text())
-        assert start["environment"] == {"TOKEN": "s3cret", "GREETING": "hello"}
+        assert start["environment"] == {"TOKEN": "s3cret", "GREETING": "hello", "URL": "db://s3cret@db/${OTHER}"}
         assert not (layer.folder / "application" / ".git").exists()
         assert layer.masked(b"token s3cret, bye") == b"token $TOKEN, bye"
         assert (layer.folder / "application" / "app.py").read_text() == SHOP
@@ -1916,14 +1927,10 @@ def test_requirements_include_further_files(service: Path) -> None:
 
 
 def test_requests_have_headers_and_bodies_and_their_secrets_stay_names(service: Path) -> None:
-    (service.parent / "names.env").write_text("TOKEN=s3cr'et\n")
     body = '{"it\'s": "50 % \\\\ é ${TOKEN}"}'
     asked = {"path": "/?t=${TOKEN}", "users": 1, "headers": {"X-Own": 'a "b"'}, "body": body}
-    service.write_text(
-        FILE.replace("  requirements:", "  env_file: names.env\n  requirements:") + f"  buy: {json.dumps(asked)}\n"
-    )
 
-    found = read_user_service(service)
+    found = rewritten(service, further=f"  buy: {json.dumps(asked)}\n", env="TOKEN=s3cr'et\n")
 
     said = own_as_json(found.requests)
     assert not set("'\\") & set(said)
@@ -1937,14 +1944,10 @@ def test_requests_have_headers_and_bodies_and_their_secrets_stay_names(service: 
 
 def test_a_login_is_a_setting_of_the_load_and_its_secrets_stay_names(service: Path) -> None:
     """Each user of the load logs in, but at most a hundred."""
-    (service.parent / "names.env").write_text("PASSWORD=hush-hush\n")
     login = {"path": "/login", "form": {"user's name": "ada", "password": "${PASSWORD} & 100 %"}}
-    file = FILE.replace("path: /,", "path: '/?t=${cookie.csrftoken}',")
-    service.write_text(
-        file.replace("  requirements:", "  env_file: names.env\n  requirements:") + f"login: {json.dumps(login)}\n"
-    )
+    cookie = ("path: /,", "path: '/?t=${cookie.csrftoken}',")
 
-    found = read_user_service(service)
+    found = rewritten(service, cookie, further=f"login: {json.dumps(login)}\n", env="PASSWORD=hush-hush\n")
     ways = candidates(found, LAYER, TOLD)
     [load] = experiment_of(service, found, ways).all_loads.values()
     replay = Replay({"home": OwnRequestClass(path="/", per_second=2)}, [(0.0, "home", "GET", "/")], 300)
@@ -1952,23 +1955,11 @@ def test_a_login_is_a_setting_of_the_load_and_its_secrets_stay_names(service: Pa
 
     said = load.environment()["LOGIN"]
     assert not set("'\\") & set(said)
-    assert {unquote(name): unquote(value) for name, value in Login.model_validate_json(said).form.items()} == login[
-        "form"
-    ]
+    told = Login.model_validate_json(said).form
+    assert {unquote(name): unquote(value) for name, value in told.items()} == login["form"]
     assert load.derived_environment("20s")["SESSIONS"] == "27"  # 4 and 3 users, and 10 s of 2 requests a second
     assert replayed.environment()["LOGIN"] == said
     assert replayed.derived_environment("20s")["SESSIONS"] == "100"
-
-
-def test_variables_may_contain_those_of_the_env_file(service: Path) -> None:
-    (service.parent / "names.env").write_text("PASSWORD=hush-hush\n")
-    url = "environment: {URL: 'db://${PASSWORD}@db/${OTHER}'}"
-    service.write_text(FILE.replace("environment: {GREETING: hello}", f"{url}\n  env_file: names.env"))
-
-    with lay_out_layer(read_user_service(service)) as layer:
-        given = json.loads((layer.folder / "srv" / "start.json").read_text())["environment"]
-
-    assert given == {"PASSWORD": "hush-hush", "URL": "db://hush-hush@db/${OTHER}"}
 
 
 ASGI_APPLICATION = """\
@@ -2062,9 +2053,11 @@ def test_services_beside_that_are_wrong_are_named(service: Path, compose: str, s
     if compose:
         (service.parent / "shop" / "compose.yml").write_text(compose)
     beside = f"beside: {{compose: shop/compose.yml, services: {services}}}\n"
-    service.write_text(FILE.replace("served:", f"{beside}served:"))
 
-    with pytest.raises(WrongUse, match=says), lay_out_layer(read_user_service(service)):
+    with (
+        pytest.raises(WrongUse, match=says),
+        lay_out_layer(rewritten(service, ("served:", f"{beside}served:"))),
+    ):
         pass
 
 
@@ -2074,15 +2067,12 @@ def test_values_of_services_beside_are_in_no_record(service: Path) -> None:
     (shop / ".env").write_text("FROM_DOTENV=hunter2\n")
     beside = "beside: {compose: nowhere/../shop/compose.yml, services: [db, my-cache]}\n"
     (service.parent / "nowhere").mkdir()
-    service.write_text(FILE.replace("served:", f"{beside}served:"))
 
-    with lay_out_layer(read_user_service(service)) as layer:
-        assert layer.beside
+    with lay_out_layer(rewritten(service, ("served:", f"{beside}served:"))) as layer:
         database, cache = layer.beside.services["beside-db"], layer.beside.services["beside-my-cache"]
 
         def filled(value: object) -> Any:
             """Return a value as Compose reads it with the variables."""
-            assert layer.beside
             text = json.dumps(value)
             for name, secret in layer.beside.values.items():
                 text = text.replace(f"${{{name}:-}}", secret)
@@ -2165,17 +2155,17 @@ def test_a_replay_takes_the_place_of_requests(service: Path, tmp_path: Path) -> 
 
 
 def test_requests_that_k6_cannot_be_told_are_refused(service: Path) -> None:
-    service.write_text(FILE + "".join(f"  {name}: {{path: /, users: 1, body: {'x' * 60_000}}}\n" for name in "ab"))
+    long = "".join(f"  {name}: {{path: /, users: 1, body: {'x' * 60_000}}}\n" for name in "ab")
     with pytest.raises(WrongUse, match=r"requests have 120,\d+ characters in all, but k6 can be told only 100,000"):
-        read_user_service(service)
+        rewritten(service, further=long)
 
 
 def test_packages_of_debian_are_part_of_a_layer(service: Path) -> None:
     """The images of Python have the headers of Python, for which nobody names a package."""
     digests = set()
     for packages, installed in (("", ""), ("libpq5", "libpq5\n"), ("gcc, libpq-dev", "gcc\nlibpq-dev\npython3-dev\n")):
-        service.write_text(FILE.replace("  environment:", f"  system_packages: [{packages}]\n  environment:"))
-        with lay_out_layer(read_user_service(service)) as layer:
+        named = ("  environment:", f"  system_packages: [{packages}]\n  environment:")
+        with lay_out_layer(rewritten(service, named)) as layer:
             assert (layer.folder / "system-packages").read_text() == installed
             digests.add(layer.tag)
     assert len(digests) == 3
