@@ -206,7 +206,7 @@ def try_service(
             say(f"Not kept: {kept}.")
         if ways:
             return *measure(tried, ways, options.trials), tried
-        say_parts(replace(options, jobs=1), experiment_of(path, service, tried, replay))
+        say_times(replace(options, jobs=1), experiment_of(path, service, tried, replay))
         folder, summary = measure(tried[:1], TODAY, 1)
         diagnosis = None if summary.validity.verdict == "invalid" else read_diagnosis(folder)
         if not diagnosis:
@@ -236,23 +236,21 @@ def try_service(
             raise
 
 
-def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
-    """Say about how long each part of the measurement takes, and when the first answer comes."""
+def say_times(options: MeasureOptions, experiment: Experiment) -> None:
+    """Say about when the first answer comes, and how long the other ways take."""
     [first, *ways] = experiment.variants
     today, every = replace(options, variants=first, trials=1).plan(experiment), options.plan(experiment)
     busy = is_busy()
-    alone_s = timing.before_s(today, busy=busy, check=True)
     first_s, every_s = (
         sum(timing.batches_s(plan, busy=busy)) + timing.report_s(plan, busy=busy) for plan in (today, every)
     )
+    first_s += timing.before_s(today, busy=busy, check=True)
     ways_too = f" and {plural(len(ways), 'other way')}" if ways else ""
     say(
-        f"1. The image of the application: about {time_in_words(timing.IMAGE_S)}, unless it is built already.\n"
-        f"2. Each class of requests alone: about {time_in_words(round(alone_s))}.\n"
-        f"3. Today's way, 1 trial: about {time_in_words(round(first_s))}. "
-        "Then comes the first answer; Ctrl-C after it keeps it.\n"
-        f"4. Today's way{ways_too}, {plural(len(every.rounds), 'trial')} each: about {time_in_words(round(every_s))}; "
-        "longer if further ways may lift a limit."
+        f"First 1 trial of today's way: about {time_in_words(round(first_s))}, and about "
+        f"{time_in_words(timing.IMAGE_S)} if the image is not built.\n"
+        f"Then today's way{ways_too}, {plural(len(every.rounds), 'trial')} each: about "
+        f"{time_in_words(round(every_s))}; longer if further ways may lift a limit. Ctrl-C keeps the first answer."
     )
 
 
