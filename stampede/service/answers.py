@@ -9,14 +9,10 @@ from stampede.errors import LabError
 from stampede.records.mistakes import reason_of
 from stampede.records.model import Model
 from stampede.servers.program import GRANIAN_BACKLOG, GUNICORN, PROGRAMS, SERVED_BY
-from stampede.service.description import IN_FILE, Served, UserService
+from stampede.service.description import IN_FILE, OF_COMMAND, Served, UserService
 
-Route = tuple[str, str]
-"""The method of a route, in small letters, and its path."""
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(.*\))?$"
 """A module and a callable, or a factory with its arguments."""
-_NUMBERS = ("workers", "threads", "backpressure", "worker_connections", "max_requests", "max_requests_jitter",
-            "timeout_s")  # fmt: skip
 
 
 class AnsweredRoute(Model):
@@ -95,8 +91,8 @@ class Answers(Model):
     followed: Followed | None = None
 
     @property
-    def worth_measuring(self) -> list[Route]:
-        """The routes that visitors ask for, each with GET if it answers GET, and else with its first method."""
+    def worth_measuring(self) -> list[tuple[str, str]]:
+        """The routes that visitors ask for: the method in small letters, GET if there is one, and the path."""
         found = [route for route in self.routes if not route.aside] or self.routes
         return [("get" if "GET" in route.methods else route.methods[0].lower(), route.path) for route in found]
 
@@ -114,7 +110,7 @@ def numbers_of(told: Record) -> dict[str, Any]:
         found["worker_class"] = next((each for each in (named, told.kind) if each in program.kinds), named)
     if server == "granian":
         found["interface"] = str(told.settings.get("interface") or "").removesuffix("nl")  # without a lifespan
-    for key in _NUMBERS:
+    for key in OF_COMMAND[2:]:
         value = told.settings.get(program.names.get(key, ""))
         if str(value).isdecimal() and (int(str(value)) or key.startswith("max_")):
             found[key] = int(str(value))

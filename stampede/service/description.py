@@ -176,6 +176,10 @@ class Served(_Releases):
         return self.processes * self.threads
 
 
+OF_COMMAND = tuple(name for name in Served.model_fields if name not in IN_FILE)
+"""What the server says of its command: the class of workers or the interface, then numbers."""
+
+
 class Beside(Model):
     """What the application needs beside it: services of a Compose file."""
 
@@ -231,7 +235,7 @@ class UserService(Model):
     @classmethod
     def _says_each_thing_once(cls, said: object) -> object:
         """Refuse what files of an earlier version have, and what the command says itself."""
-        said_by_command = dict.fromkeys(Served.model_fields.keys() - IN_FILE, "the command says this; change it there")
+        said_by_command = dict.fromkeys(OF_COMMAND, "the command says this; change it there")
         for part, refused in (("application", _GONE), ("served", said_by_command)):
             keys = said.get(part) if isinstance(said, dict) else None
             for name in (name for name in keys if name in refused) if isinstance(keys, dict) else ():

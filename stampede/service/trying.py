@@ -43,13 +43,7 @@ from stampede.service.build import ask_application, command_of_image, follow_sta
 from stampede.service.description import HEAD, SERVERS, UserService, read_user_service
 from stampede.service.discovery import FROM_APPLICATION, Description
 from stampede.service.layer import FOLDER, Layer, lay_out_layer
-from stampede.service.variants import (
-    LIFTING,
-    ONLY_IF_NAMED,
-    kinds_that_lift,
-    possible_ways,
-    untried_reasons,
-)
+from stampede.service.variants import LIFTING, ONLY_IF_NAMED, kinds_that_lift, possible_ways, untried_reasons
 from stampede.terminal import interruptible, report_path, say, time_in_words
 
 LASTS = {"short": "20s", "full": "2m"}

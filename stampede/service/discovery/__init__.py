@@ -22,17 +22,18 @@ from stampede.logs.access_log import MOST_CLASSES, AccessLog, class_name
 from stampede.predict.options import MOST_REPLICAS
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
+from stampede.records.plural import plural
 from stampede.resources import Found, balance_in, choose_container, containers_in
 from stampede.servers.program import PROGRAMS, SERVED_BY, UWSGI
 from stampede.service.answers import CALLABLE_PATTERN, Answers, Followed, not_served, numbers_of, stand_in
-from stampede.service.description import HEAD, SERVERS, variables_of_env_file
+from stampede.service.description import HEAD, OF_COMMAND, SERVERS, variables_of_env_file
 from stampede.service.discovery.dockerfile import as_text, docker_images, preparing
 from stampede.service.discovery.repository import UNKNOWN, Repository, Start
 from stampede.service.discovery.requirements import find_requirements, system_packages
 from stampede.service.discovery.starts import named_server, starts_of, text_of
 from stampede.service.packages import locked_releases, pinned_release
 
-MOST_ROUTES, MOST_NAMED = 10, 4
+MOST_ROUTES = 10
 MOST_CHARACTERS = 160
 """How much of a command is shown."""
 SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
@@ -46,9 +47,6 @@ _STANDS_IN = {
     "werkzeug": "flask run is for development, so its speed says nothing; name your server",
     "runserver": "runserver is for development, so its speed says nothing; name your server",
 }
-_OF_COMMAND = ("callable", "worker_class", "interface", "workers", "threads", "backpressure", "worker_connections",
-               "max_requests", "max_requests_jitter", "timeout_s")  # fmt: skip
-"""What the command says, which the description has as comments."""
 _FOR_TOOLS = re.compile(
     r"^(PATH|PORT|HOME|USER|LANG|LC_.*|PYTHON(?!PATH$).*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|"
     r"STAMPEDE_.*)$"
@@ -318,9 +316,8 @@ def _classes_of_routes(answers: Answers | None) -> Iterator[str]:
             yield f"  {line}  # {FROM_APPLICATION}"
         else:
             yield f"  # {line}  # {'it changes data' if _is_plain(path) else 'write a real path'}"
-    if further := [f"{method.upper()} {path}" for method, path in ordered[MOST_ROUTES:]]:
-        more = f" and {len(further) - MOST_NAMED} more" if len(further) > MOST_NAMED else ""
-        yield f"  # not here: {', '.join(further[:MOST_NAMED])}{more}"
+    if further := ordered[MOST_ROUTES:]:
+        yield f"  # not here: {plural(len(further), 'further route')}"
 
 
 def _is_plain(path: str) -> bool:
@@ -372,7 +369,7 @@ def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
         *known("before"),
         "served:",
         line(server, PROGRAMS[server].release),
-        *(comments(*_OF_COMMAND[1:]) or [NOT_ASKED]),
+        *(comments(*OF_COMMAND) or [NOT_ASKED]),
         *known("replicas", "balance", "cpus", "memory_mib"),
         *(["beside:",
            f"  compose: {json_text(str((repository.folder / found.places['beside']).resolve()))}",
