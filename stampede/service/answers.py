@@ -111,9 +111,9 @@ def numbers_of(told: Record) -> dict[str, Any]:
     if server == "granian":
         found["interface"] = str(told.settings.get("interface") or "").removesuffix("nl")  # without a lifespan
     for key in OF_COMMAND[2:]:
-        value = told.settings.get(program.names.get(key, ""))
-        if str(value).isdecimal() and (int(str(value)) or key.startswith("max_")):
-            found[key] = int(str(value))
+        value = str(told.settings.get(program.names.get(key, "")))
+        if value.isdecimal() and int(value):
+            found[key] = int(value)
     found.setdefault("workers", 1)
     kind = program.kinds.get(found.get(program.kind_by, ""))
     if not kind or kind.threads <= 1:
@@ -122,9 +122,9 @@ def numbers_of(told: Record) -> dict[str, Any]:
         found.setdefault("threads", 1)
     if found.get("backpressure") == max(1, GRANIAN_BACKLOG // found["workers"]):
         del found["backpressure"]
-    if not found.get("max_requests"):
-        found |= {"max_requests": 0, "max_requests_jitter": 0}
-    return {name: value for name, value in found.items() if value or not name.startswith("max_")}
+    if "max_requests" not in found:
+        found.pop("max_requests_jitter", None)
+    return found
 
 
 def not_served(told: Record) -> str:
