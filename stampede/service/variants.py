@@ -217,11 +217,11 @@ def make_way(kind: OptionKind, service: UserService, layer: Layer, told: Record,
     ``cores`` are those that containers may use. Raise NotPossible if it cannot be tried.
     """
     served = service.served
-    names = {*_OF_BOX, *PROGRAMS[served.server].names} & Served.model_fields.keys() - {"threads"}
-    today: dict[str, Any] = {name: value for name in names if (value := getattr(served, name))}
-    today |= {"server": served.kind.server, "release": served.release}
-    if served.kind.threads:
-        today["threads"] = served.threads
+    names = (*_OF_BOX, *PROGRAMS[served.server].names)
+    today: dict[str, Any] = {name: value for name in names if (value := getattr(served, name, None))}
+    today["server"] = served.kind.server
+    if not served.kind.threads:
+        del today["threads"]
     if served.kind.threads == 1:  # it holds one connection
         del today["worker_connections"]
     if served.server == "granian":
