@@ -690,7 +690,8 @@ def test_requirements_come_from_whichever_file_says_them(
 
 
 def test_what_is_optional_is_required_if_an_extra_of_poetry_names_it(tmp_path: Path) -> None:
-    written(tmp_path, {"pyproject.toml": (
+    """The release of a lock file says nothing of what comes from Git."""
+    written(tmp_path, {"poetry.lock": "[[package]]\nname = 'My_C'\nversion = '2.1'\n", "pyproject.toml": (
         "[tool.poetry.dependencies]\na = '*'\nb = {version = '1.0', optional = true}\n"
         "my-c = {git = 'https://example.com/c', tag = 'v2', optional = true}\n[tool.poetry.extras]\nweb = ['my_c']\n"
     )})  # fmt: skip
