@@ -112,7 +112,19 @@ def describe_folder(
             found.problems.append(".env is no part of the image; if the service reads it, name it in env_file")
         if followed:
             _note_followed(found, start, followed)
-        _note_start(found, start, repository, followed)
+        of_entrypoint = () if followed and followed.without_entrypoint else start.entrypoint
+        found.note("command", as_text([*of_entrypoint, *start.command]), start.place)
+        here = os.path.relpath(found.folder, folder)
+        found.note("working_folder", here if here != "." else "", start.place)
+        found.note("paths", repository.paths_of(start), start.place)
+        found.note("written", dict(start.written), start.place)
+        given = {name: value for name, value in start.given.items()
+                 if re.fullmatch(r"[A-Za-z_]\w*", name) and not _FOR_TOOLS.match(name)}  # fmt: skip
+        found.environment = given | dict.fromkeys(followed.assumed if followed else (), "1")
+        files = [str(path) for path in start.env_files]
+        found.note("env_file", files if files[1:] else "".join(files), start.compose or start.place)
+        found.note("replicas", start.replicas if (start.replicas or 0) > 1 else None, start.compose or start.place)
+        found.note("beside", [*start.beside], start.compose)
     else:
         found.problems += [
             f"{image.place}: states no command, so that of its base image counts: build the image, and write its name "
@@ -205,23 +217,6 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
         found.note(key, value, says if is_said and not guessed else guessed or default)
     found.problems += [f"{place}: the lab does not serve {unknown}"] if (unknown := not_served(told)) else []
     found.note("replicas", told.replicas if told.replicas > 1 else None, f"{place}: numprocs")
-
-
-def _note_start(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:
-    """Note the command, where it runs, and what the files give to it: paths, variables, containers, and services."""
-    of_entrypoint = () if followed and followed.without_entrypoint else start.entrypoint
-    found.note("command", as_text([*of_entrypoint, *start.command]), start.place)
-    if (here := repository.name(repository.folder_of(start))) != ".":
-        found.note("working_folder", here, start.place)
-    found.note("paths", repository.paths_of(start), start.place)
-    found.note("written", dict(start.written), start.place)
-    given = {name: value for name, value in start.given.items()
-             if re.fullmatch(r"[A-Za-z_]\w*", name) and not _FOR_TOOLS.match(name)}  # fmt: skip
-    found.environment = given | dict.fromkeys(followed.assumed if followed else (), "1")
-    files = [str(path) for path in start.env_files]
-    found.note("env_file", files if files[1:] else "".join(files), start.compose or start.place)
-    found.note("replicas", start.replicas if (start.replicas or 0) > 1 else None, start.compose or start.place)
-    found.note("beside", [*start.beside], start.compose)
 
 
 def _note_before(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:
