@@ -303,8 +303,9 @@ def serve(start: dict[str, Any]) -> NoReturn:
 def run_before(start: dict[str, Any], command: str) -> int:
     """Run a command until it is not refused a connection, print what it said at last, and return its exit code."""
     folder = folder_of(start)
-    imports = [str(folder), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    environment = {**os.environ, **start["environment"], "PYTHONPATH": os.pathsep.join(imports)}
+    environment = {**os.environ, **start["environment"]}
+    imports = [str(folder), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    environment["PYTHONPATH"] = os.pathsep.join(imports)
     deadline = time.monotonic() + CONNECTS_WITHIN_S
     while True:
         done = subprocess.run(["sh", "-c", command], cwd=folder, env=environment, stderr=subprocess.PIPE, check=False)
