@@ -182,7 +182,7 @@ def _image_of_service(repository: Repository, said: Mapping[str, Any], services:
 
 def merged(start: Start, other: Start) -> Start:
     """Return a start with what a Compose file gives to the same application and has beside it."""
-    of_dockerfile = start.file is not None and start.file.match(start.place.partition(":")[0])
+    of_dockerfile = str(start.file).endswith(f"/{start.place.partition(':')[0]}")
     return replace(
         start if of_dockerfile or not other.file else other, command=start.command, entrypoint=start.entrypoint,
         place=start.place, folder=start.folder, given={**other.given, **start.given}, env_files=other.env_files,
