@@ -125,10 +125,19 @@ class Repository:
             found += [path for name in names if (path := here / name).exists()]
         return found
 
-    def _copied(self, start: Start) -> list[tuple[Path, str, str]]:
-        """Return what a start has of the repository: a folder, a path in it, and where that lies in the image."""
+    def _laid_out(self, start: Start) -> list[tuple[Path, PurePosixPath]]:
+        """Return the files and folders of the repository that a start has, and where each lies in the image."""
+        found: list[tuple[Path, PurePosixPath]] = []
         context = start.context or self.folder
-        return [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.copies)]
+        copied = [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.copies)]
+        for base, source, target in copied:
+            plain = source.strip("/")
+            matches = [*base.glob(plain)] if re.search(r"[*?[]", source) else [base / plain]
+            is_folder = target.endswith("/") or len(matches) > 1
+            for each in (path for path in matches if path.exists() and path.resolve().is_relative_to(self.folder)):
+                there = PurePosixPath(target, *([each.name] if is_folder and each.is_file() else []))
+                found.append((each.resolve(), there))
+        return found
 
     def folder_of(self, start: Start) -> Path:
         """Return the folder of the repository that is the working folder of a start.
@@ -136,25 +145,20 @@ class Repository:
         It is the folder from which most of its files were copied. If nothing tells what was copied there, it is the
         folder with the same name: that of /srv/shop/src is src.
         """
-        context, whole = start.context or self.folder, PurePosixPath(start.folder)
-        for base, source, target in reversed(self._copied(start)):
-            if whole.is_relative_to(target):
-                there = base / source.strip("/") / whole.relative_to(target)
-                if there.is_dir():
-                    return there.resolve()
+        whole, copied = PurePosixPath(start.folder), self._laid_out(start)
+        for path, there in reversed(copied):
+            if whole.is_relative_to(there) and (path / whole.relative_to(there)).is_dir():
+                return path / whole.relative_to(there)
         if start.folder and Path(start.folder).is_relative_to(self.folder):
             return Path(start.folder)
-        inside = Counter((base / source).parent.resolve() for base, source, target in self._copied(start)
-                         if PurePosixPath(target, *([PurePosixPath(source).name] if target.endswith("/") else []))
-                         == whole / PurePosixPath(source).name and (base / source).exists())  # fmt: skip
-        if inside:
+        if inside := Counter(path.parent for path, there in copied if there == whole / path.name):
             return max(inside, key=inside.__getitem__)
         parts = [part for part in whole.parts if part not in ("/", "..", ".")]
-        for base in dict.fromkeys((context, self.folder)):
+        for base in dict.fromkeys((start.context or self.folder, self.folder)):
             for first in range(len(parts)):
-                if (there := base.joinpath(*parts[first:])).is_dir():
-                    return there
-        return context
+                if (folder := base.joinpath(*parts[first:])).is_dir():
+                    return folder
+        return start.context or self.folder
 
     def paths_of(self, start: Start) -> dict[str, str]:
         """Return what the image of a start has of the repository: paths there, and what is there, seen from the root.
@@ -163,27 +167,22 @@ class Repository:
         already is left out.
         """
         found: dict[str, str] = {}
-        for base, source, target in self._copied(start):
-            matches = [*base.glob(source.strip("/"))] if re.search(r"[*?[]", source) else [base / source.strip("/")]
-            is_folder = target.endswith("/") or len(matches) > 1
-            for each in (path for path in matches if path.exists() and path.resolve().is_relative_to(self.folder)):
-                there = PurePosixPath(target, *([each.name] if is_folder and each.is_file() else []))
-                found.setdefault(str(there), os.path.relpath(each.resolve(), self.folder))
+        for path, there in self._laid_out(start):
+            found.setdefault(str(there), self.name(path))
         if start.folder not in ("", "/") and not Path(start.folder).is_relative_to(self.folder):
             found.setdefault(str(PurePosixPath(start.folder)), self.name(self.folder_of(start)))
-        for path in start.folders:
-            if not _OF_SYSTEM.match(path) and not any(PurePosixPath(path).is_relative_to(above) for above in found):
-                found[path] = path.strip("/")
-        return {path: source for path, source in found.items() if not any(
-            path != above and PurePosixPath(path).is_relative_to(above)
-            and source == os.path.normpath(Path(found[above], os.path.relpath(path, above)))
+        for made in start.folders:
+            if not _OF_SYSTEM.match(made) and not any(PurePosixPath(made).is_relative_to(above) for above in found):
+                found[made] = made.strip("/")
+        return {there: source for there, source in found.items() if not any(
+            there != above and PurePosixPath(there).is_relative_to(above)
+            and source == os.path.normpath(Path(found[above], os.path.relpath(there, above)))
             for above in found)}  # fmt: skip
 
     def scripts_of(self, start: Start) -> Iterator[Path]:
         """Yield the files of the repository that a command names, such as the script of an entrypoint."""
+        files = [(path, there.name) for path, there in self._laid_out(start) if path.is_file()]
         for word in " ".join(start.words).split():
             name = PurePosixPath(word.strip("\"';")).name
             if name and ("/" in word or name.endswith((".sh", ".py"))):
-                copied = [self.folder / source.strip("/") for source, target in start.copies
-                          if target.endswith(f"/{name}") and (self.folder / source.strip("/")).is_file()]  # fmt: skip
-                yield from copied or self.files(name)[:1]
+                yield from [path for path, there in files if there == name] or self.files(name)[:1]
