@@ -20,7 +20,7 @@ from stampede.service.discovery.dockerfile import (
     image_of,
     preparing,
 )
-from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Repository, Start
+from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Repository, Start, is_file
 from stampede.service.discovery.requirements import installs_python
 
 
@@ -92,7 +92,7 @@ def _service(
         if not file.resolve().is_relative_to(repository.folder.resolve()):
             problems.append(f"{place}: the env_file {os.path.relpath(file, repository.folder)} is outside the folder, "
                             "so it is left out")  # fmt: skip
-        elif file.is_file():
+        elif is_file(file):
             env_files.append(file)
     of_compose = files[0].parent / ".env"
     given, unknown, has_secrets = _environment(said, plain, unset, variables_of_env_file(repository.text(of_compose)))
@@ -175,7 +175,7 @@ def _image_of_service(repository: Repository, said: Mapping[str, Any], services:
     root = repository.folder.resolve()
     if not (context.is_relative_to(root) and file.resolve().is_relative_to(root)):
         return Start()
-    if not file.is_file():
+    if not is_file(file):
         return Start(context=context)
     return image_of(repository, file.resolve(), context, str(build.get("target", "")), build.get("args") or {})
 

@@ -73,6 +73,11 @@ class Start:
         return [*self.entrypoint, *self.command]
 
 
+def is_file(path: Path) -> bool:
+    """Return whether a path is a file; it is none if its name is too long, with which Path.is_file fails."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 @dataclass
 class Repository:
     """The folder of an application. ``problems`` are what was not understood, each with its place."""
@@ -132,11 +137,12 @@ class Repository:
         copied = [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.copies)]
         for base, source, target in copied:
             plain = source.strip("/")
-            matches = [*base.glob(plain)] if re.search(r"[*?[]", source) else [base / plain]
-            is_folder = target.endswith("/") or len(matches) > 1
-            for each in (path for path in matches if path.exists() and path.resolve().is_relative_to(self.folder)):
-                there = PurePosixPath(target, *([each.name] if is_folder and each.is_file() else []))
-                found.append((each.resolve(), there))
+            with suppress(OSError, ValueError, NotImplementedError):  # a name may be too long, or no pattern
+                matches = [*base.glob(plain)] if re.search(r"[*?[]", source) else [base / plain]
+                is_folder = target.endswith("/") or len(matches) > 1
+                for each in (path for path in matches if path.exists() and path.resolve().is_relative_to(self.folder)):
+                    there = PurePosixPath(target, *([each.name] if is_folder and each.is_file() else []))
+                    found.append((each.resolve(), there))
         return found
 
     def folder_of(self, start: Start) -> Path:
@@ -147,7 +153,7 @@ class Repository:
         """
         whole, copied = PurePosixPath(start.folder), self._laid_out(start)
         for path, there in reversed(copied):
-            if whole.is_relative_to(there) and (path / whole.relative_to(there)).is_dir():
+            if whole.is_relative_to(there) and os.path.isdir(path / whole.relative_to(there)):  # noqa: PTH112
                 return path / whole.relative_to(there)
         if start.folder and Path(start.folder).is_relative_to(self.folder):
             return Path(start.folder)
@@ -156,7 +162,7 @@ class Repository:
         parts = [part for part in whole.parts if part not in ("/", "..", ".")]
         for base in dict.fromkeys((start.context or self.folder, self.folder)):
             for first in range(len(parts)):
-                if (folder := base.joinpath(*parts[first:])).is_dir():
+                if os.path.isdir(folder := base.joinpath(*parts[first:])):  # noqa: PTH112
                     return folder
         return start.context or self.folder
 

@@ -11,7 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stampede.errors import WrongUse
 from stampede.service.description import NO_REQUIREMENTS, PACKAGE_PATTERN
-from stampede.service.discovery.repository import Repository, Start
+from stampede.service.discovery.repository import Repository, Start, is_file
 from stampede.service.packages import FILES, read_document, required_lines
 
 PYTHON = "3.13"
@@ -72,7 +72,7 @@ def find_requirements(problems: list[str], repository: Repository, bases: Sequen
     named = [*(outside[name] for name in named if name in outside), *named]
     for name in dict.fromkeys([*named, *(f"requirements/{each}" for each in named), *FILES]):
         for path in (base / name for base in bases):
-            if path.is_file() and path.resolve().is_relative_to(repository.folder.resolve()):
+            if is_file(path) and path.resolve().is_relative_to(repository.folder.resolve()):
                 try:
                     lines = [*required_lines(path, extras), *packages]
                 except WrongUse as error:
