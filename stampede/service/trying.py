@@ -139,9 +139,13 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
 
 
 @contextmanager
-def asked_today(path: Path) -> Iterator[tuple[UserService, Layer, Record]]:
-    """Follow the start command of a described service. Raise LabError if it starts no server that can be measured."""
+def asked_today(path: Path) -> "Iterator[tuple[UserService, Layer, Record, Replay | None]]":
+    """Follow the start command of a described service, and read the log that it replays, if there is one.
+
+    Raise LabError if the command starts no server that can be measured.
+    """
     service = read_user_service(path)
+    replay = read_replay(service.replay.log, service.replay.methods) if service.replay else None
     with ExitStack() as stack:
         with interruptible(), machine_lock(say, f"stampede try, which follows the start command of {path.name}"):
             make_ready(say)
@@ -149,7 +153,11 @@ def asked_today(path: Path) -> Iterator[tuple[UserService, Layer, Record]]:
         if not today.told:
             problem = f"The start command of {path.name} {today.followed.why}."
             raise LabError(problem, f"Its last words: {today.followed.said or 'none'}")
-        yield today.service, today.layer, today.told
+        if replay:  # what k6/replay.js reads
+            (today.layer.folder / "replay").mkdir()
+            requests = today.layer.folder / "replay" / "requests.json"
+            requests.write_text(json.dumps(replay.requests), encoding="utf-8")
+        yield today.service, today.layer, today.told, replay
 
 
 def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
@@ -157,13 +165,14 @@ def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
 
     Raise LabError if the application does not start, or if a class is not answered as it should be.
     """
-    with asked_today(path) as (service, layer, told):
+    with asked_today(path) as (service, layer, told, replay):
         ways, _ = possible_ways(service, layer, told, engine_cores())
-        experiment = experiment_of(path, service, ways[:1], None)
+        experiment = experiment_of(path, service, ways[:1], replay)
         taken = replace(options, trials=1, jobs=1)
         command = f"stampede try {path.name} --check"
         measure_quietly(RunRequest(results_name(path), experiment, taken, results, command, only_check=True))
-    say("The application starts, and answers each class of requests. To measure it: stampede try " + str(path))
+    answers = "" if replay else ", and answers each class of requests"
+    say(f"The application starts{answers}. To measure it: stampede try {path}")
 
 
 def try_service(
@@ -174,13 +183,8 @@ def try_service(
     If ``ways`` names none, a first run of one trial finds what limits today's way, and so which ways are tried. If
     there is nothing to add to the first run, it is the result.
     """
-    described = read_user_service(path)
-    replay = read_replay(described.replay.log, described.replay.methods) if described.replay else None
     cores = engine_cores()
-    with asked_today(path) as (service, layer, told):
-        if replay:  # what k6/replay.js reads
-            (layer.folder / "replay").mkdir()
-            (layer.folder / "replay" / "requests.json").write_text(json.dumps(replay.requests), encoding="utf-8")
+    with asked_today(path) as (service, layer, told, replay):
 
         def measure(
             tried: Sequence[ServingOption], ways: str, trials: int, *, check: bool = True

@@ -1693,19 +1693,29 @@ def test_the_diagnosis_ends_with_what_to_do(
     assert ("Nothing that was tried is better than today's way to serve." in said) != best
 
 
+@pytest.mark.parametrize(
+    ("asks", "loads", "says"),
+    [
+        ("requests: {home: {path: /, users: 1}}", ["own"], "starts, and answers each class of requests. To measure it"),
+        ("replay: {log: access.log}", ["replay"], "The application starts. To measure it"),
+    ],
+)
 def test_a_service_can_be_started_once_without_a_load(
-    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asks: str,
+    loads: list[str], says: str,
+) -> None:  # fmt: skip
     asked: list[RunRequest] = []
     monkeypatch.setattr(trying, "measure_quietly", asked.append)
+    (tmp_path / "access.log").write_text(log_of("0|GET /report|0.100", "9|GET /|0.100"))
+    service.write_text(f"{FILE.partition('requests:')[0]}{asks}\n")
 
     trying.start_once(service, MeasureOptions(), results=tmp_path)
 
     [request] = asked
     assert request.only_check
-    assert list(request.experiment.variants) == [TODAY]
+    assert ([*request.experiment.variants], [*request.experiment.all_loads]) == ([TODAY], loads)
     assert request.options.trials == 1
-    assert f"To measure it: stampede try {service}" in " ".join(capsys.readouterr().err.split())
+    assert f"{says}: stampede try {service}" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("changed", [False, True])
