@@ -87,9 +87,8 @@ def ways_out(said: str, folder: Path | None = None) -> list[str]:
                     "application needs, and let the application reach it by its name.")  # fmt: skip
     elif host is not None:
         what = f"the host {host}." if host else "a host, which its message does not name."
-        example = host if "." in host else "api.example.com"
-        ways.append(f"The application could not reach {what} In the lab, it reaches only the hosts of "
-                    f"application.hosts, such as hosts: [{example}], and the services of beside.")  # fmt: skip
+        ways.append(f"The application could not reach {what} In the lab, it reaches only the services of beside: name "
+                    "there a service of your Compose file that answers in the place of the host.")  # fmt: skip
     if "Read-only file system" in said:
         ways.append("In the lab, an application may write only in application.folder and below /tmp. If a variable "
                     "says where the application writes, set the variable in application.environment.")  # fmt: skip

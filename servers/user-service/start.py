@@ -9,7 +9,8 @@ Commands that prepare a database write themselves down and succeed. Standard out
 many the start has counted; null: it has not). ``python start.py serve START`` becomes the command, and the server
 listens on port 8000. The variable LAB_WAY may change it: ``options`` are settings that are added, by the names of the
 server, and ``words`` another command, which gets the variables, the folder and the imports that the own command gives
-its server.
+its server. ``python start.py before START COMMAND`` runs a command before that, such as a migration, in its folder and
+with its variables.
 
 START is a file with JSON: ``words``, ``folder``, ``environment``, ``paths`` (what the application's folder has, by its
 path in the image), ``written`` (texts by their paths), ``scripts`` (of the project, each
@@ -39,6 +40,9 @@ from typing import Any, NoReturn
 from urllib.parse import unquote
 
 WITHIN_S = 30
+CONNECTS_WITHIN_S, AGAIN_AFTER_S = 60, 1
+REFUSED = re.compile(rb"connection refused|can't connect to|could not connect|is starting up", re.IGNORECASE)
+"""What a command says if a database does not take connections yet."""
 APPLICATION = Path(os.environ.get("LAB_FOLDER", "/opt/application"))
 SERVERS = {
     "gunicorn": "gunicorn.app.wsgiapp", "uvicorn": "uvicorn", "granian": "granian", "hypercorn": "hypercorn",
@@ -294,6 +298,21 @@ def serve(start: dict[str, Any]) -> NoReturn:
     from stampede_probe.__main__ import main as probe  # noqa: PLC0415  # which has read the variables
 
     sys.exit(probe(["run", "--rows", "/tmp/served", "--segments", "--", *words]))
+
+
+def run_before(start: dict[str, Any], command: str) -> int:
+    """Run a command until it is not refused a connection, print what it said at last, and return its exit code."""
+    folder = folder_of(start)
+    environment = {**os.environ, **start["environment"]}
+    imports = [str(folder), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    environment["PYTHONPATH"] = os.pathsep.join(imports)
+    deadline = time.monotonic() + CONNECTS_WITHIN_S
+    while True:
+        done = subprocess.run(["sh", "-c", command], cwd=folder, env=environment, stderr=subprocess.PIPE, check=False)
+        if done.returncode == 0 or not REFUSED.search(done.stderr) or time.monotonic() > deadline:
+            sys.stderr.buffer.write(done.stderr)
+            return done.returncode if done.returncode >= 0 else 128 - done.returncode
+        time.sleep(AGAIN_AFTER_S)
 
 
 OF_THE_START = re.compile(r"(STAMPEDE_.*|PATH|PYTHONPATH|PYTHONDONTWRITEBYTECODE|PORT|PWD|OLDPWD|SHLVL|_|HOME|"
@@ -617,13 +636,15 @@ def callable_of_uwsgi(said: dict[str, str]) -> str:
 
 
 def main() -> None:
-    """Lay an image out, follow a command, or serve it."""
+    """Lay an image out, follow a command, serve it, or run another before it."""
     what, path, *further = sys.argv[1:]
     start = json.loads(Path(path).read_text(encoding="utf-8"))
     if what == "lay-out":
         lay_out(start, Path(*further or ["/"]))
     elif what == "follow":
         json.dump(follow({**start, **json.loads("".join(further) or "{}")}), sys.stdout)
+    elif what == "before":
+        sys.exit(run_before(start, further[0]))
     else:
         serve(start)
 

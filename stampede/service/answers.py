@@ -9,14 +9,10 @@ from stampede.errors import LabError
 from stampede.records.mistakes import reason_of
 from stampede.records.model import Model
 from stampede.servers.program import GRANIAN_BACKLOG, GUNICORN, PROGRAMS, SERVED_BY
-from stampede.service.description import IN_FILE, Served, UserService
+from stampede.service.description import IN_FILE, OF_COMMAND, Served, UserService
 
-Route = tuple[str, str]
-"""The method of a route, in small letters, and its path."""
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(.*\))?$"
 """A module and a callable, or a factory with its arguments."""
-_NUMBERS = ("workers", "threads", "backpressure", "worker_connections", "max_requests", "max_requests_jitter",
-            "timeout_s")  # fmt: skip
 
 
 class AnsweredRoute(Model):
@@ -51,6 +47,11 @@ class Record(Model):
     imports: list[str] = Field([])
     processes: str = "1"
     aside: dict[str, str] = Field({})
+
+    @property
+    def replicas(self) -> int:
+        """How many processes of this server supervisord starts; 1 if it says no number."""
+        return int(self.processes) if self.processes.isdecimal() else 1
 
 
 class Followed(Model):
@@ -90,8 +91,8 @@ class Answers(Model):
     followed: Followed | None = None
 
     @property
-    def worth_measuring(self) -> list[Route]:
-        """The routes that visitors ask for, each with GET if it answers GET, and else with its first method."""
+    def worth_measuring(self) -> list[tuple[str, str]]:
+        """The routes that visitors ask for: the method in small letters, GET if there is one, and the path."""
         found = [route for route in self.routes if not route.aside] or self.routes
         return [("get" if "GET" in route.methods else route.methods[0].lower(), route.path) for route in found]
 
@@ -109,10 +110,10 @@ def numbers_of(told: Record) -> dict[str, Any]:
         found["worker_class"] = next((each for each in (named, told.kind) if each in program.kinds), named)
     if server == "granian":
         found["interface"] = str(told.settings.get("interface") or "").removesuffix("nl")  # without a lifespan
-    for key in _NUMBERS:
-        value = told.settings.get(program.names.get(key, ""))
-        if str(value).isdecimal() and (int(str(value)) or key.startswith("max_")):
-            found[key] = int(str(value))
+    for key in OF_COMMAND[2:]:
+        value = str(told.settings.get(program.names.get(key, "")))
+        if value.isdecimal() and int(value):
+            found[key] = int(value)
     found.setdefault("workers", 1)
     kind = program.kinds.get(found.get(program.kind_by, ""))
     if not kind or kind.threads <= 1:
@@ -121,9 +122,9 @@ def numbers_of(told: Record) -> dict[str, Any]:
         found.setdefault("threads", 1)
     if found.get("backpressure") == max(1, GRANIAN_BACKLOG // found["workers"]):
         del found["backpressure"]
-    if not found.get("max_requests"):
-        found |= {"max_requests": 0, "max_requests_jitter": 0}
-    return {name: value for name, value in found.items() if value or not name.startswith("max_")}
+    if "max_requests" not in found:
+        found.pop("max_requests_jitter", None)
+    return found
 
 
 def not_served(told: Record) -> str:
@@ -157,8 +158,7 @@ def as_told(service: UserService, told: Record) -> UserService:
     kept = {name: getattr(service.served, name) for name in IN_FILE & service.served.model_fields_set
             if name == server or name not in PROGRAMS}  # fmt: skip
     kept[server] = (told.release if is_own else "") or kept.get(server) or PROGRAMS[server].release
-    if told.processes.isdecimal() and int(told.processes) > 1:
-        kept.setdefault("replicas", int(told.processes))
+    kept.setdefault("replicas", max(1, told.replicas))
     values = numbers_of(told) | kept
     try:
         served = Served.model_validate(values)

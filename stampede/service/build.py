@@ -52,7 +52,7 @@ def build_layer(layer: Layer, service: str, factors: Mapping[str, str], say: Say
                        "build", beside]  # fmt: skip
             run_command(command, f"building {beside}", f"The image of {beside} could not be built.", say)
         else:
-            _pull(image, f"The image {image} of {beside} could not be pulled.", say)
+            _pull(image, say, f" of {beside}")
 
 
 def follow_start(layer: Layer, say: Say, fallbacks: Mapping[str, Any]) -> Followed:
@@ -71,7 +71,7 @@ def without_secrets(followed: Followed, layer: Layer) -> Followed:
     """Return what a start command has told with ``${NAME}`` in the place of the values of ``env_file``."""
 
     def masked(text: str) -> str:
-        said = layer.masked(text.encode()).decode()
+        said = layer.without_secrets(text)
         return said if said == text else re.sub(rf"\$({'|'.join(layer.secrets)})\b", r"${\1}", said)
 
     records = [
@@ -84,20 +84,20 @@ def without_secrets(followed: Followed, layer: Layer) -> Followed:
     return followed.model_copy(update={"records": records, **said})
 
 
-def ask_application(layer: Layer, loaded: Mapping[str, Any], say: Say) -> Answers:
+def ask_application(layer: Layer, say: Say) -> Answers:
     """Build the image of an application, load the application, and ask it for its routes.
 
-    ``loaded``: see load_once. Raise LabError if the application cannot be loaded.
+    Raise LabError if the application cannot be loaded.
     """
     name = build_own_image(layer, OWN, {"LAB_USER_SERVICE": layer.tag}, say)
     try:
-        told = load_once(name, layer, loaded, _without_secrets(say, layer), [program_text("ask.py")])
+        told = load_once(name, layer, layer.loaded, _without_secrets(say, layer), [program_text("ask.py")])
     except LabError as error:
         if layer.needs_others:
             return Answers(problem=f"it cannot be loaded alone: {error.message}")
         raise
     answers = Answers.model_validate_json(told)
-    return answers.model_copy(update={"problem": layer.masked(answers.problem.encode()).decode()})
+    return answers.model_copy(update={"problem": layer.without_secrets(answers.problem)})
 
 
 def load_once(name: str, layer: Layer, loaded: Mapping[str, Any], say: Say, asks: Sequence[str] = ()) -> bytes:
@@ -106,12 +106,11 @@ def load_once(name: str, layer: Layer, loaded: Mapping[str, Any], say: Say, asks
     ``loaded`` names it: ``callable``, ``folder`` and ``imports`` (see servers/user-service/load.py). ``asks`` are
     further words for load.py, which ask the application.
     """
-    problem = "Your application cannot be loaded."
     words = ["-c", program_text("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS, json.dumps(loaded), *asks]
     try:
-        return _run_once(_tmpfs(layer), name, words, "loading your application", problem, say, tells=bool(asks))
+        return _run_once(_tmpfs(layer), name, words, "loading your application", "", say, tells=bool(asks))
     except LabError as error:
-        said = layer.masked(error.hint.encode()).decode()
+        said = layer.without_secrets(error.hint)
         hint = "\n".join([*ways_out(said, layer.application), said])
         raise LabError(f"Your application cannot be loaded: {cause(said)}", hint) from None
 
@@ -128,7 +127,7 @@ def _tmpfs(layer: Layer) -> list[str]:
 
 def _without_secrets(say: Say, layer: Layer) -> Say:
     """Return the same function for texts that may quote what an application or a build printed."""
-    return lambda text: say(layer.masked(text.encode()).decode())
+    return lambda text: say(layer.without_secrets(text))
 
 
 def _run_once(
@@ -136,8 +135,8 @@ def _run_once(
 ) -> bytes:
     """Run Python in a container without a network, and remove the container. Raise LabError if it fails.
 
-    Return its standard output, if it ``tells`` something. The container has a name, because ending Docker's client does
-    not end a container.
+    Return its standard output, if it ``tells`` something; else that is part of its last words. The container has a
+    name, because ending Docker's client does not end a container.
     """
     name = f"{CHECK_PROJECT}-{os.getpid()}-{time.monotonic_ns()}"
     command = [
@@ -159,54 +158,51 @@ def _run_once(
 def build_own_image(layer: Layer, service: str, factors: Mapping[str, str], say: Say) -> str:
     """Build the image of an application, if it is missing, on an image that exists or has Python. Return its name.
 
-    ``LAB_FURTHER`` of the factors is a server that the layer lacks, as pip names it.
+    ``LAB_FURTHER`` of the factors is a server that the layer lacks, as pip names it. Raise LabError if an image that
+    exists lacks what the lab needs.
     """
     name, say = LabImage(service, (), factors).name, _without_secrets(say, layer)
+    further = factors.get("LAB_FURTHER", "")
+    options: list[str] = []
     if layer.image:
-        _build_on_image(name, layer, say)
+        _pull(layer.image, say)
+        under = inspected(layer.image)
+        config, what = under["Config"], f"a layer on {layer.image}"
+        runs_as = (config.get("User") or "").partition(":")[0]
+        if runs_as in ("", "0", "root"):
+            runs_as = LAB_USER
+            say(f"{layer.image} runs as root; the lab runs it as the user {LAB_USER}, who has no rights.")
+        arguments = {"IMAGE": layer.image, "FOLDER": config.get("WorkingDir") or "/", "RUNS_AS": runs_as}
+    else:
+        compiled = layer.server[0] == "uwsgi" or "-uwsgi-" in factors["LAB_USER_SERVICE"]
+        server = LabImage("uwsgi", ("python/uwsgi",)) if compiled else BESIDE_SERVERS["client"]
+        build_images([server], say)
+        under, arguments = inspected(server.name), {"SERVER": server.name, "FURTHER": further}
+        what = f"the image of your application with {further.replace('==', ' ') or ' '.join(layer.server)}"
+        options = ["--secret", f"id=ca_bundle,src={ca_bundle()}"]
+    if label(name, INPUTS) == under["Id"]:
         return name
-    compiled = layer.server[0] == "uwsgi" or "-uwsgi-" in factors["LAB_USER_SERVICE"]
-    server = LabImage("uwsgi", ("python/uwsgi",)) if compiled else BESIDE_SERVERS["client"]
-    build_images([server], say)
-    under, further = inspected(server.name)["Id"], factors.get("LAB_FURTHER", "")
-    if label(name, INPUTS) == under:
-        return name
-    say(f"Building the image of your application with {further.replace('==', ' ') or ' '.join(layer.server)} …")
+    if layer.image:
+        words = ["-c", program_text("image/check.py"), *layer.server]
+        problem = f"The image {layer.image} cannot be measured."
+        _run_once([], layer.image, words, f"checking {layer.image}", problem, say)
+    say(f"Building {what} …")
     began = time.monotonic()
-    arguments = {"SERVER": server.name, "FURTHER": further}
-    command = _build_command(name, layer, arguments, under, "--secret", f"id=ca_bundle,src={ca_bundle()}")
-    problem = "The image of your application could not be built."
+    stated = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
+    command = ["docker", "buildx", "build", "--load", "--tag", name, *stated, "--label", f"{INPUTS}={under['Id']}",
+               *options, str(layer.folder)]  # fmt: skip
+    problem = f"{what[0].upper()}{what[1:]} could not be built."
     try:
-        run_command(command, "building the image of your application", problem, say, lines=MOST_LINES)
+        run_command(command, f"building {what}", problem, say, lines=MOST_LINES)
     except LabError as error:
         raise not_built(problem, error.hint) from None
     say(f"Built it in {time.monotonic() - began:.0f} s.")
     return name
 
 
-def _build_on_image(name: str, layer: Layer, say: Say) -> None:
-    """Build the layer on an image that exists. Raise LabError if the image lacks what the lab needs."""
-    _pull(layer.image, f"The image {layer.image} could not be pulled.", say)
-    under = inspected(layer.image)
-    config = under["Config"]
-    runs_as = (config.get("User") or "").partition(":")[0]
-    if runs_as in ("", "0", "root"):
-        runs_as = LAB_USER
-        say(f"{layer.image} runs as root; the lab runs it as the user {LAB_USER}, who has no rights.")
-    if label(name, INPUTS) == under["Id"]:
-        return
-    words = ["-c", program_text("image/check.py"), *layer.server]
-    problem = f"The image {layer.image} cannot be measured."
-    _run_once([], layer.image, words, f"checking {layer.image}", problem, say)
-    say(f"Building a layer on {layer.image} …")
-    arguments = {"IMAGE": layer.image, "FOLDER": config.get("WorkingDir") or "/", "RUNS_AS": runs_as}
-    command = _build_command(name, layer, arguments, under["Id"])
-    run_command(command, f"building a layer on {layer.image}", f"The layer on {layer.image} could not be built.", say)
-
-
 def command_of_image(image: str, say: Say) -> str:
     """Return the command that an image starts by itself. Raise WrongUse if it starts none."""
-    _pull(image, f"The image {image} could not be pulled.", say)
+    _pull(image, say)
     config = inspected(image)["Config"]
     words = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
     if not words:
@@ -214,17 +210,12 @@ def command_of_image(image: str, say: Say) -> str:
     return shlex.join(words)
 
 
-def _pull(image: str, problem: str, say: Say) -> None:
-    """Pull an image that the lab does not build, if it is missing. Raise LabError with ``problem`` if this fails."""
+def _pull(image: str, say: Say, of: str = "") -> None:
+    """Pull an image that the lab does not build, if it is missing. Raise LabError if this fails."""
     if not inspected(image):
         say(f"Pulling {image} …")
+        problem = f"The image {image}{of} could not be pulled."
         run_command(["docker", "pull", "--quiet", image], f"pulling {image}", problem, say)
-
-
-def _build_command(name: str, layer: Layer, arguments: Mapping[str, str], under: str, *options: str) -> list[str]:
-    stated = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
-    return ["docker", "buildx", "build", "--load", "--tag", name, *stated, "--label", f"{INPUTS}={under}", *options,
-            str(layer.folder)]  # fmt: skip
 
 
 def not_built(problem: str, said: str) -> LabError:

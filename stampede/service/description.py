@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
@@ -25,14 +24,11 @@ from stampede.typed import typed
 
 REQUIREMENT_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])?\s*([=<>!~;@].*)?$"
 """A package of Python with its extras and its releases (PEP 508)."""
-HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
-"""The name of a host outside, perhaps with a port; no address, because only names lead to a host."""
 PACKAGE_PATTERN = r"^[a-z0-9][a-z0-9.+-]*[a-z0-9.+]$"
 """The name of a package (Debian Policy 5.6.1), but not with a minus at its end, which tells apt-get to remove it."""
 NO_REQUIREMENTS = ("setup.cfg", "setup.py")
 """Files that may say what an application requires, and that the lab does not read."""
 READY_PATTERN = rf"{PATH_PATTERN}|^$"
-MOST_PORT = 65535
 MOST_ASKED = 100_000
 """How long the description of all requests may be; Linux allows 128 KiB for one variable."""
 NEEDS_A_FILE = f"{typed('try', 'my-service.yaml')}; stampede init path/of/the/application writes such a file"
@@ -88,9 +84,6 @@ class Application(Model):
         "", pattern=READY_PATTERN, description="The path that answers 200 when the application is ready; else it is "
         "ready when it is loaded.",
     )  # fmt: skip
-    hosts: list[Annotated[str, Field(pattern=HOST_PATTERN)]] = Field(
-        [], max_length=8, description="Hosts outside that it may reach: `api.example.com` or `db.example.com:5432`."
-    )
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> Self:
@@ -105,15 +98,6 @@ class Application(Model):
             raise ValueError(f"requirements: the lab does not read {self.requirements.name}; write its "
                              "install_requires into a requirements.txt, and name that")  # fmt: skip
         return self
-
-    @field_validator("hosts")
-    @classmethod
-    def _have_ports(cls, value: list[str]) -> list[str]:
-        for host in value:
-            port = host.partition(":")[2]
-            if port and not 1 <= int(port) <= MOST_PORT:
-                raise ValueError(f"the port of {host} must be from 1 to {MOST_PORT}")
-        return value
 
 
 SERVERS = tuple(PROGRAMS)
@@ -192,6 +176,10 @@ class Served(_Releases):
         return self.processes * self.threads
 
 
+OF_COMMAND = tuple(name for name in Served.model_fields if name not in IN_FILE)
+"""What the server says of its command: the class of workers or the interface, then numbers."""
+
+
 class Beside(Model):
     """What the application needs beside it: services of a Compose file."""
 
@@ -225,6 +213,14 @@ HEAD = (
 """The first lines of a file that ``stampede init`` writes; the schema stands beside it."""
 
 
+_GONE = {
+    "callable": "write a command in its place, such as command: gunicorn --workers 2 shop:app",
+    "hosts": "nothing in the lab reaches a host outside; in its place, name in beside.services a service of a Compose "
+    "file that answers as it does",
+}
+"""Keys of the application in files of an earlier version, and what to write in their place."""
+
+
 class UserService(Model):
     """The whole file."""
 
@@ -238,16 +234,12 @@ class UserService(Model):
     @model_validator(mode="before")
     @classmethod
     def _says_each_thing_once(cls, said: object) -> object:
-        """Refuse what the command says itself, such as files of an earlier version do."""
-        application, served = (said.get(name) if isinstance(said, dict) else None for name in ("application", "served"))
-        served = served if isinstance(served, dict) else {}
-        if isinstance(application, dict) and "callable" in application:
-            program = PROGRAMS[next((name for name in SERVERS if served.get(name)), "gunicorn")]
-            command = shlex.join(program.command(str(application["callable"]), program.options(served)))
-            raise ValueError(f"application.callable: write a command in its place, such as command: {command}")
-        others = [name for name in Served.model_fields if name in served]
-        if others := [name for name in others if name not in IN_FILE]:
-            raise ValueError(f"served.{others[0]}: the command says this; change it there")
+        """Refuse what files of an earlier version have, and what the command says itself."""
+        said_by_command = dict.fromkeys(OF_COMMAND, "the command says this; change it there")
+        for part, refused in (("application", _GONE), ("served", said_by_command)):
+            keys = said.get(part) if isinstance(said, dict) else None
+            for name in (name for name in keys if name in refused) if isinstance(keys, dict) else ():
+                raise ValueError(f"{part}.{name}: {refused[name]}")
         return said
 
     @model_validator(mode="after")
@@ -327,7 +319,6 @@ WORDING = Wording(
         READY_PATTERN: ("the path of a request", "/items?page=2"),
         REQUIREMENT_PATTERN: ("a package of Python", "psycopg[binary]"),
         PACKAGE_PATTERN: ("the name of a package of Debian", "libpq5"),
-        HOST_PATTERN: ("the name of a host outside, perhaps with a port", "db.example.com:5432"),
     },
     hint="docs/how-to/your-service.md has an example of such a file.",
 )

@@ -5,12 +5,10 @@ import json
 import re
 import shlex
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,12 +24,6 @@ from stampede.service.description import Application, Served, UserService, read_
 from stampede.service.packages import required_lines, scripts_of
 from stampede.typed import typed
 
-TO_OUTSIDE, TO_OUTSIDE_MIB = f"{BESIDE}to-", 64
-"""How the names of services begin that pass connections on to a host outside, and the memory of each."""
-WAY_OUT = "way-out"
-"""The network of these services."""
-PORTS = [80, 443]
-"""The ports of a host outside, if none is named."""
 FOLDER = "/opt/application"
 """Where the application's folder is in its image. The application may write there, in a volume of its trial."""
 OWN = "own"
@@ -45,9 +37,8 @@ _PROGRAMS = {
 }  # fmt: skip
 """What asks and observes the server of a layer, and its name there."""
 _SRV = {
-    "user-service/start.py": "start.py", "user-service/hooks.py": "hooks.py", "user-service/before.py": "before.py",
-    "user-service/stampede_own.py": "stampede_own.py", "user-service/stampede_uwsgi.py": "stampede_uwsgi.py",
-    "user-service/stampede_called.py": "stampede_called.py", "user-service/forward.py": "forward.py",
+    **{f"user-service/{name}.py": f"{name}.py"
+       for name in ("start", "hooks", "stampede_own", "stampede_uwsgi", "stampede_called")},
     "app/counters.py": "stampede_counters.py", "../idle-thread/gunicorn_idle_thread.py": "gunicorn_idle_thread.py",
 }  # fmt: skip
 """What serves the application, and its name in /opt/stampede."""
@@ -167,8 +158,7 @@ class Layer:
 
     ``image`` is the image that exists, if the application is in an image; ``server`` is the server that this image must
     have, and its release. ``before`` is a command to run before the application is served; empty: there is none.
-    ``hosts`` are the addresses of hosts outside that the application may reach, by their names and ports. ``loaded``
-    says how the application is loaded alone (servers/user-service/load.py); empty: nobody knows its name.
+    ``loaded`` says how the application is loaded alone (servers/user-service/load.py); empty: nobody knows its name.
     """
 
     folder: Path
@@ -178,7 +168,6 @@ class Layer:
     before: str = ""
     image: str = ""
     server: tuple[str, str] = ("", "")
-    hosts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     loaded: Mapping[str, Any] = field(default_factory=dict)
 
     def build(self, service: str, factors: Mapping[str, str], say: Say) -> None:
@@ -189,8 +178,8 @@ class Layer:
 
     @property
     def needs_others(self) -> bool:
-        """Whether the application may need services, hosts or a command before to be loaded."""
-        return bool(self.beside.services or self.before or self.hosts)
+        """Whether the application may need services or a command before to be loaded."""
+        return bool(self.beside.services or self.before)
 
     @property
     def load_files(self) -> Path | None:
@@ -200,8 +189,7 @@ class Layer:
     @property
     def memory_mib(self) -> dict[str, int]:
         """The memory limits of the services beside the application, in MiB."""
-        limits = {name: int(service["mem_limit"]) // 2**20 for name, service in self.beside.services.items()}
-        return limits | {f"{TO_OUTSIDE}{host}": TO_OUTSIDE_MIB for host in self.hosts}
+        return {name: int(service["mem_limit"]) // 2**20 for name, service in self.beside.services.items()}
 
     @property
     def application(self) -> Path | None:
@@ -212,42 +200,31 @@ class Layer:
         """Return what a program said, with the names of secrets in the place of their values."""
         return mask(said, [*self.secrets.items(), *self.beside.secrets.items()])
 
+    def without_secrets(self, said: str) -> str:
+        """Return a text with the names of secrets in the place of their values."""
+        return self.masked(said.encode()).decode()
+
     @property
     def variables(self) -> dict[str, str]:
-        """The secrets, the values of the services beside, the addresses of hosts, and the folder of a replay."""
+        """The secrets, the values of the services beside, and the folder of a replay."""
         secrets = {"LAB_SECRETS": quote(json.dumps(dict(self.secrets)))} if self.secrets else {}
-        addresses = {
-            f"LAB_HOST_{place}_{port}": address
-            for place, ports in enumerate(self.hosts.values()) for port, address in ports.items()
-        }  # fmt: skip
         replay = {"LAB_REPLAY_FOLDER": str(self.load_files)} if self.load_files else {}
-        return secrets | dict(self.beside.values) | addresses | replay
+        return secrets | dict(self.beside.values) | replay
 
     def extend(self, resolved: dict[str, Any], server: str) -> None:
-        """Add the services beside, the ways to hosts outside and the command before; replay a log, if there is one."""
-        services, networks = resolved["services"], resolved["networks"]
+        """Add the services beside and the command before; replay a log, if there is one."""
+        services = resolved["services"]
         own = services[server]
         box = {key: own[key] for key in ("dns", "labels", "logging", "oom_score_adj", "security_opt")}
         added = {name: dict(box | dict(service)) for name, service in self.beside.services.items()}
         ready = {name: _after("healthy" if "healthcheck" in service else "started") for name, service in added.items()}
-        if self.hosts:
-            networks[WAY_OUT] = {"labels": networks["lab"]["labels"]}
-        for place, (host, ports) in enumerate(self.hosts.items()):  # a service with the name of a host passes on to it
-            added[f"{TO_OUTSIDE}{host}"] = own | {
-                "entrypoint": ["python3", "/opt/stampede/forward.py"],
-                "command": [f"{port}=${{LAB_HOST_{place}_{port}:-}}" for port in ports], "depends_on": {}, "scale": 1,
-                "mem_limit": str(TO_OUTSIDE_MIB * 2**20), "memswap_limit": str(TO_OUTSIDE_MIB * 2**20),
-                # in the place of the check of the image, if it has one
-                "healthcheck": {"test": ["CMD", "true"], "interval": "1s"},
-                "networks": {"lab": {"aliases": [host]}, WAY_OUT: {}},
-            }  # fmt: skip
-            ready[f"{TO_OUTSIDE}{host}"] = _after("started")
         if not self.image:
             own = own | {"volumes": [{"type": "volume", "target": FOLDER}]}
         if self.before:
             added[BEFORE] = own | {
-                "entrypoint": ["python3", "/opt/stampede/before.py"], "command": [self.before.replace("$", "$$")],
-                "depends_on": dict(ready), "healthcheck": {"disable": True}, "scale": 1, "networks": {"lab": {}},
+                "entrypoint": ["python3", "/opt/stampede/start.py", "before", "/opt/stampede/start.json"],
+                "command": [self.before.replace("$", "$$")], "depends_on": dict(ready),
+                "healthcheck": {"disable": True}, "scale": 1, "networks": {"lab": {}},
             }  # fmt: skip
             ready[BEFORE] = _after("completed_successfully")
             own = {key: value for key, value in own.items() if key != "volumes"}
@@ -310,9 +287,8 @@ def lay_out_layer(service: UserService) -> Iterator[Layer]:
                 digest.update(path.read_bytes())
             digest.update(b"\0")
         beside = service.beside and read_beside(service.beside.compose, service.beside.services)
-        server, hosts = (served.server, served.release), resolve_hosts(application.hosts)
         yield Layer(folder, digest.hexdigest()[:12], secrets, beside or ServicesBeside(), application.before,
-                    application.image or "", server, hosts)  # fmt: skip
+                    application.image or "", (served.server, served.release))  # fmt: skip
 
 
 def start_of(application: Application, secrets: Mapping[str, str]) -> dict[str, Any]:
@@ -338,24 +314,6 @@ def lay_out_programs(srv: Path) -> None:
         shutil.copyfile(SERVERS / source, srv / target)
     compiled = shutil.ignore_patterns("__pycache__")
     shutil.copytree(SERVERS.parent / "probe" / "stampede_probe", srv / "stampede_probe", ignore=compiled)
-
-
-def resolve_hosts(hosts: Iterable[str]) -> dict[str, dict[int, str]]:
-    """Return the address of each host by its name and its ports. Raise WrongUse if a name has no address."""
-    found: dict[str, dict[int, str]] = {}
-    for named in hosts:
-        name, _, port = named.partition(":")
-        try:
-            [address, *_] = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-        except OSError as error:
-            raise WrongUse(f"application.hosts: {name} has no address: {error.strerror or error}.") from None
-        if ip_address(address[4][0]).is_loopback or ip_address(address[4][0]).is_unspecified:
-            raise WrongUse(
-                f"application.hosts: {name} is this machine itself, which the lab's containers cannot reach."
-            )
-        ports = [int(port)] if port else PORTS
-        found.setdefault(name, {}).update(dict.fromkeys(ports, str(address[4][0])))
-    return found
 
 
 def requirements_with_server(required: Iterable[str], served: Served) -> list[str]:

@@ -8,6 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name as plain
+
 from stampede.errors import WrongUse
 from stampede.foreign import MIB, read_text
 
@@ -44,7 +48,7 @@ def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
             case "pyproject.toml":
                 said = tomllib.loads(read_text(path))
                 project, poetry = said.get("project", {}), said.get("tool", {}).get("poetry", {})
-                chosen = {_plain(name) for extra in extras for name in poetry.get("extras", {}).get(extra, [])}
+                chosen = {plain(name) for extra in extras for name in poetry.get("extras", {}).get(extra, [])}
                 found = [*project.get("dependencies", []), *_of_poetry(poetry.get("dependencies", {}), chosen)]
                 for extra in extras:
                     found += project.get("optional-dependencies", {}).get(extra, [])
@@ -59,10 +63,12 @@ def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
         raise WrongUse(f"{path.name} cannot be read: {error}") from None
     releases, lines = locked_releases(path.parent), []
     for line in found:
-        named = re.match(r"\s*([A-Za-z0-9][\w.-]*)\s*(\[[^\]]*\])?", line)
-        release = releases.get(_plain(named[1])) if named and "@" not in line else None
-        marker = f" ; {line.partition(';')[2].strip()}" if ";" in line else ""
-        lines.append(f"{named[1]}{named[2] or ''}=={release}{marker}" if named and release else line)
+        with suppress(InvalidRequirement, InvalidSpecifier):
+            needs = Requirement(line)
+            if not needs.url and (release := releases.get(plain(needs.name))):
+                needs.specifier = SpecifierSet(f"=={release}")
+                line = str(needs)  # noqa: PLW2901
+        lines.append(line)
     return lines
 
 
@@ -78,9 +84,9 @@ def locked_releases(folder: Path) -> dict[str, str]:
     for name in ("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"):
         with suppress(KeyError, AttributeError, TypeError):
             said = read_document(folder / name)
-            found |= {_plain(each["name"]): each["version"] for each in said.get("package", []) if "version" in each}
+            found |= {plain(each["name"]): each["version"] for each in said.get("package", []) if "version" in each}
             default = said.get("default", {})  # of Pipenv
-            found |= {_plain(name): str(each.get("version", "")).removeprefix("==") for name, each in default.items()}
+            found |= {plain(name): str(each.get("version", "")).removeprefix("==") for name, each in default.items()}
     return found
 
 
@@ -104,7 +110,7 @@ def _of_poetry(said: Mapping[str, Any], chosen: Container[str] = ()) -> Iterator
     """
     for name, of in said.items():
         each = of if isinstance(of, dict) else {"version": of}
-        if name.lower() == "python" or "path" in each or (each.get("optional") and _plain(name) not in chosen):
+        if name.lower() == "python" or "path" in each or (each.get("optional") and plain(name) not in chosen):
             continue
         extras = f"[{','.join(each['extras'])}]" if each.get("extras") else ""
         bounds = str(each.get("version", "*")).strip().removeprefix("*")
@@ -121,10 +127,6 @@ def _of_poetry(said: Mapping[str, Any], chosen: Container[str] = ()) -> Iterator
             bounds = f"=={bounds}"
         marker = f"; {each['markers']}" if each.get("markers") and not each.get("git") else ""
         yield f"{name}{extras}{bounds}{marker}"
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def scripts_of(*bases: Path) -> dict[str, Sequence[str]]:

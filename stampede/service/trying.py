@@ -43,14 +43,7 @@ from stampede.service.build import ask_application, command_of_image, follow_sta
 from stampede.service.description import HEAD, SERVERS, UserService, read_user_service
 from stampede.service.discovery import FROM_APPLICATION, Description
 from stampede.service.layer import FOLDER, Layer, lay_out_layer
-from stampede.service.variants import (
-    LIFTING,
-    ONLY_IF_NAMED,
-    candidates,
-    kinds_that_lift,
-    too_large_ways,
-    untried_reasons,
-)
+from stampede.service.variants import LIFTING, ONLY_IF_NAMED, kinds_that_lift, possible_ways, untried_reasons
 from stampede.terminal import interruptible, report_path, say, time_in_words
 
 LASTS = {"short": "20s", "full": "2m"}
@@ -113,19 +106,30 @@ def followed_today(service: UserService, fallbacks: Mapping[str, Any] | None = N
 
 
 def ask_and_start(path: Path, written: Description, describe: Callable[[Answers], Description], results: Path) -> None:
-    """Follow the start command of a description that was just written, ask the application, and start it once.
+    """Ask a start command, then the application for its routes, write the file ``path`` anew, and start the service.
 
-    ``describe`` returns the description that goes with the answers. A file that somebody has changed meanwhile stays as
-    it is. Raise LabError as start_once does, or if the application cannot be loaded; the file stays.
+    ``describe`` describes the service with answers. A file that somebody has changed stays. Raise LabError if the
+    application cannot be loaded; the file stays.
     """
     if path.read_text(encoding="utf-8") == written.text:
         if written.fallbacks is None:
             raise WrongUse(f"No start command was found, so {path} is not complete.", GIVE_COMMAND)
         with interruptible(), machine_lock(say, f"stampede init --check, which asks the application of {path.name}"):
             make_ready(say)
-            answers = _ask_today(path, written, describe)
-            again = describe(answers)
-            write_whole(path, again.text)
+            with followed_today(read_user_service(path), written.fallbacks) as today:
+                nameless = "its server names no application that can be imported"
+                answers = Answers(followed=today.followed, problem=nameless)
+                again = describe(answers)
+                write_whole(path, again.text)
+                if not today.told:
+                    lines = [line[2:] for line in again.text.splitlines()[len(HEAD) :] if line.startswith("# ")]
+                    problem = f"The start command of {path} starts no server that the lab can measure."
+                    said = sorted(lines, key=lambda line: today.followed.why not in line)
+                    raise LabError(problem, "\n".join([*said, GIVE_COMMAND]))
+                if today.layer.loaded:
+                    answers = ask_application(today.layer, say)
+                    again = describe(answers.model_copy(update={"followed": today.followed}))
+                    write_whole(path, again.text)
         if answers.routes:
             named = f" {path} now names those to measure." if FROM_APPLICATION in again.text else ""
             say(f"The application ({answers.framework}) has {plural(len(answers.routes), 'route')}.{named}")
@@ -134,27 +138,14 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
     start_once(path, MeasureOptions(), results=results)
 
 
-def _ask_today(path: Path, written: Description, describe: Callable[[Answers], Description]) -> Answers:
-    """Follow the start command in the image of a service, and ask the application that it serves for its routes."""
-    with followed_today(read_user_service(path), written.fallbacks) as today:
-        answers = Answers(followed=today.followed)
-        described = describe(answers)
-        write_whole(path, described.text)
-        if not today.told:
-            lines = [line[2:] for line in described.text.splitlines()[len(HEAD) :] if line.startswith("# ")]
-            raise LabError(
-                f"The start command of {path} starts no server that the lab can measure.",
-                "\n".join([*sorted(lines, key=lambda line: today.followed.why not in line), GIVE_COMMAND]),
-            )
-        if not today.layer.loaded:
-            return answers.model_copy(update={"problem": "its server names no application that can be imported"})
-        return ask_application(today.layer, today.layer.loaded, say).model_copy(update={"followed": today.followed})
-
-
 @contextmanager
-def asked_today(path: Path) -> Iterator[tuple[UserService, Layer, Record]]:
-    """Follow the start command of a described service. Raise LabError if it starts no server that can be measured."""
+def asked_today(path: Path) -> "Iterator[tuple[UserService, Layer, Record, Replay | None]]":
+    """Follow the start command of a described service, and read the log that it replays, if there is one.
+
+    Raise LabError if the command starts no server that can be measured.
+    """
     service = read_user_service(path)
+    replay = read_replay(service.replay.log, service.replay.methods) if service.replay else None
     with ExitStack() as stack:
         with interruptible(), machine_lock(say, f"stampede try, which follows the start command of {path.name}"):
             make_ready(say)
@@ -162,7 +153,11 @@ def asked_today(path: Path) -> Iterator[tuple[UserService, Layer, Record]]:
         if not today.told:
             problem = f"The start command of {path.name} {today.followed.why}."
             raise LabError(problem, f"Its last words: {today.followed.said or 'none'}")
-        yield today.service, today.layer, today.told
+        if replay:  # what k6/replay.js reads
+            (today.layer.folder / "replay").mkdir()
+            requests = today.layer.folder / "replay" / "requests.json"
+            requests.write_text(json.dumps(replay.requests), encoding="utf-8")
+        yield today.service, today.layer, today.told, replay
 
 
 def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
@@ -170,12 +165,14 @@ def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
 
     Raise LabError if the application does not start, or if a class is not answered as it should be.
     """
-    with asked_today(path) as (service, layer, told):
-        experiment = experiment_of(path, service, candidates(service, layer, told, engine_cores())[:1], None)
+    with asked_today(path) as (service, layer, told, replay):
+        ways, _ = possible_ways(service, layer, told, engine_cores())
+        experiment = experiment_of(path, service, ways[:1], replay)
         taken = replace(options, trials=1, jobs=1)
         command = f"stampede try {path.name} --check"
         measure_quietly(RunRequest(results_name(path), experiment, taken, results, command, only_check=True))
-    say("The application starts, and answers each class of requests. To measure it: stampede try " + str(path))
+    answers = "" if replay else ", and answers each class of requests"
+    say(f"The application starts{answers}. To measure it: stampede try {path}")
 
 
 def try_service(
@@ -186,13 +183,8 @@ def try_service(
     If ``ways`` names none, a first run of one trial finds what limits today's way, and so which ways are tried. If
     there is nothing to add to the first run, it is the result.
     """
-    described = read_user_service(path)
-    replay = read_replay(described.replay.log, described.replay.methods) if described.replay else None
     cores = engine_cores()
-    with asked_today(path) as (service, layer, told):
-        if replay:  # what k6/replay.js reads
-            (layer.folder / "replay").mkdir()
-            (layer.folder / "replay" / "requests.json").write_text(json.dumps(replay.requests), encoding="utf-8")
+    with asked_today(path) as (service, layer, told, replay):
 
         def measure(
             tried: Sequence[ServingOption], ways: str, trials: int, *, check: bool = True
@@ -202,12 +194,17 @@ def try_service(
             command = replace(options, trials=trials).command(f"stampede try {path.name}", ways=ways)
             return measure_quietly(RunRequest(results_name(path), experiment, taken, results, command, check=check))
 
-        possible = candidates(service, layer, told, cores)
+        possible, refused = possible_ways(service, layer, told, cores)
         tried = choose_ways(possible, ways)
-        say_what_is_not_done(service, layer, told, named_kinds(ways), cores)
+        kinds = named_kinds(ways) or [*service.served.kind.tried, *LIFTING]
+        for reason in [*untried_reasons(service), *(why for kind, why in refused.items() if kind in kinds)]:
+            say(f"Not tried: {reason}")
+        beside = [f"{layer.beside.file.name}: {key}" for key in layer.beside.left_out]
+        for kept in [*(f"{name} {value}" for name, value in told.aside.items()), *beside]:
+            say(f"Not kept: {kept}.")
         if ways:
             return *measure(tried, ways, options.trials), tried
-        say_parts(replace(options, jobs=1), experiment_of(path, service, tried, replay))
+        say_times(replace(options, jobs=1), experiment_of(path, service, tried, replay))
         folder, summary = measure(tried[:1], TODAY, 1)
         diagnosis = None if summary.validity.verdict == "invalid" else read_diagnosis(folder)
         if not diagnosis:
@@ -237,35 +234,21 @@ def try_service(
             raise
 
 
-def say_what_is_not_done(
-    service: UserService, layer: Layer, told: Record, named: Sequence[str], cores: int
-) -> None:  # fmt: skip
-    """Say which ways are not tried, and what of the service cannot be kept in the lab."""
-    kinds = named or [*service.served.kind.tried, *LIFTING]
-    for reason in [*untried_reasons(service), *too_large_ways(service, layer, told, kinds, cores)]:
-        say(f"Not tried: {reason}")
-    beside = [f"{layer.beside.file.name}: {key}." for key in layer.beside.left_out]
-    for kept in [*(f"{name} {value}." for name, value in told.aside.items()), *beside]:
-        say(f"Not kept: {kept}")
-
-
-def say_parts(options: MeasureOptions, experiment: Experiment) -> None:
-    """Say about how long each part of the measurement takes, and when the first answer comes."""
+def say_times(options: MeasureOptions, experiment: Experiment) -> None:
+    """Say about when the first answer comes, and how long the other ways take."""
     [first, *ways] = experiment.variants
     today, every = replace(options, variants=first, trials=1).plan(experiment), options.plan(experiment)
     busy = is_busy()
-    alone_s = timing.before_s(today, busy=busy, check=True)
     first_s, every_s = (
         sum(timing.batches_s(plan, busy=busy)) + timing.report_s(plan, busy=busy) for plan in (today, every)
     )
+    first_s += timing.before_s(today, busy=busy, check=True)
     ways_too = f" and {plural(len(ways), 'other way')}" if ways else ""
     say(
-        f"1. The image of the application: about {time_in_words(timing.IMAGE_S)}, unless it is built already.\n"
-        f"2. Each class of requests alone: about {time_in_words(round(alone_s))}.\n"
-        f"3. Today's way, 1 trial: about {time_in_words(round(first_s))}. "
-        "Then comes the first answer; Ctrl-C after it keeps it.\n"
-        f"4. Today's way{ways_too}, {plural(len(every.rounds), 'trial')} each: about {time_in_words(round(every_s))}; "
-        "longer if further ways may lift a limit."
+        f"First 1 trial of today's way: about {time_in_words(round(first_s))}, and about "
+        f"{time_in_words(timing.IMAGE_S)} if the image is not built.\n"
+        f"Then today's way{ways_too}, {plural(len(every.rounds), 'trial')} each: about "
+        f"{time_in_words(round(every_s))}; longer if further ways may lift a limit. Ctrl-C keeps the first answer."
     )
 
 

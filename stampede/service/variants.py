@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import ceil
@@ -139,26 +139,40 @@ def _numbers(release: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", release)[:2]))
 
 
-def candidates(service: UserService, layer: Layer, told: Record, cores: int = 1) -> list[ServingOption]:
-    """Return today's way to serve an application, and the other ways that its server and release allow.
+class NotPossible(ValueError):
+    """A way to serve cannot be tried, such as one whose workers do not fit into the memory."""
 
-    ``told`` is what the server of the start command said; ``cores`` are those that containers may use. Raise WrongUse
-    if today's workers do not fit into the memory.
+
+def possible_ways(
+    service: UserService, layer: Layer, told: Record, cores: int = 1
+) -> tuple[list[ServingOption], dict[str, str]]:
+    """Return today's way to serve an application and the other ways that its server and release allow.
+
+    ``told`` is what the server of the start command said; ``cores`` are those that containers may use. Also return, by
+    kind, why ways cannot be tried. Raise WrongUse if today's workers do not fit into the memory.
     """
-    try:
-        ways = [make_way(OptionKind("today", "today", "", gthread), service, layer, told)]
-    except NotPossible as error:
-        hint = "Give more memory_mib, or fewer workers." if "memory_mib" in str(error) else ""
-        raise WrongUse(f"served: {error}.", hint) from None
-    for kind in KINDS_OF_WAYS:
-        if _is_possible(service, kind.name):
+    served, workers = service.served, service.served.kind
+    ways: list[ServingOption] = []
+    refused: dict[str, str] = {}
+    of_server = [kind for kind in workers.named if kind not in _ELSEWHERE or service.application.folder]
+    allowed = {"today", *workers.tried, *of_server, *lifting_kinds(served)}
+    if served.processes > MOST_REPLICAS:
+        allowed.discard("least-conn")
+    if served.processes == 1:  # the other ways are for several workers
+        allowed &= {"today", *LIFTING, "sync", *_ELSEWHERE}
+    for kind in (OptionKind("today", "today", "", gthread), *KINDS_OF_WAYS):
+        if kind.name in allowed and not _needs_newer(served, kind.name):
             try:
                 way = make_way(kind, service, layer, told, cores)
-            except NotPossible:
-                continue
-            if way.variant != ways[0].variant:
-                ways.append(way)
-    return ways
+            except NotPossible as error:
+                more = " Give more memory_mib." if "memory_mib" in str(error) else ""
+                if kind.name == "today":
+                    raise WrongUse(f"served: {error}.", more and "Give more memory_mib, or fewer workers.") from None
+                refused[kind.name] = f"{kind.name}: {error}.{more}"
+            else:
+                if not ways or way.variant != ways[0].variant:
+                    ways.append(way)
+    return ways, refused
 
 
 def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> list[str]:
@@ -185,29 +199,6 @@ def untried_reasons(service: UserService) -> Sequence[str]:
     return old + without + no_server + (many if served.processes > MOST_REPLICAS else [])
 
 
-def too_large_ways(
-    service: UserService, layer: Layer, told: Record, kinds: Iterable[str], cores: int
-) -> Iterator[str]:  # fmt: skip
-    """Yield why ways of these kinds cannot be tried: a container cannot hold their workers or threads."""
-    for kind in KINDS_OF_WAYS:
-        if kind.name in kinds and _is_possible(service, kind.name):
-            try:
-                make_way(kind, service, layer, told, cores)
-            except NotPossible as error:
-                yield f"{kind.name}: {error}.{' Give more memory_mib.' if 'memory_mib' in str(error) else ''}"
-
-
-def _is_possible(service: UserService, kind: str) -> bool:
-    """Return whether a way of a kind can be tried, if its workers fit into the memory."""
-    served, workers = service.served, service.served.kind
-    named = [each for each in workers.named if each not in _ELSEWHERE or service.application.folder]
-    if kind not in (*workers.tried, *named, *lifting_kinds(served)) or _needs_newer(served, kind):
-        return False
-    if kind == "least-conn" and served.processes > MOST_REPLICAS:
-        return False
-    return served.processes > 1 or kind in (*LIFTING, "sync", *_ELSEWHERE)  # others are for several workers
-
-
 def _needs_newer(served: Served, kind: str) -> bool:
     """Return whether the server of a service is too old for a kind of ways."""
     return _numbers(served.release) < PROGRAMS[served.server].first.get(kind, ())
@@ -219,21 +210,17 @@ def lifting_kinds(served: Served) -> tuple[str, ...]:
     return tuple(kind for kind in kinds if not _needs_newer(served, kind))
 
 
-class NotPossible(ValueError):
-    """A way to serve cannot be tried, such as one whose workers do not fit into the memory."""
-
-
 def make_way(kind: OptionKind, service: UserService, layer: Layer, told: Record, cores: int = 1) -> ServingOption:
     """Return a way of a kind for a service, with as many threads as today but for the kinds of LIFTING.
 
     ``cores`` are those that containers may use. Raise NotPossible if it cannot be tried.
     """
     served = service.served
-    names = {*_OF_BOX, *PROGRAMS[served.server].names} & Served.model_fields.keys() - {"threads"}
-    today: dict[str, Any] = {name: value for name in names if (value := getattr(served, name))}
-    today |= {"server": served.kind.server, "release": served.release}
-    if served.kind.threads:
-        today["threads"] = served.threads
+    names = (*_OF_BOX, *PROGRAMS[served.server].names)
+    today: dict[str, Any] = {name: value for name in names if (value := getattr(served, name, None))}
+    today["server"] = served.kind.server
+    if not served.kind.threads:
+        del today["threads"]
     if served.kind.threads == 1:  # it holds one connection
         del today["worker_connections"]
     if served.server == "granian":

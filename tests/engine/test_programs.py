@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from stampede.paths import SERVERS
-from tests.boxes import BoxOf, Done
+from tests.boxes import BoxOf
 
 
 def test_a_box_tells_the_runs_apart(box_of: BoxOf) -> None:
@@ -21,20 +21,36 @@ def test_a_box_tells_the_runs_apart(box_of: BoxOf) -> None:
     assert (second.returncode, second.stdout, second.stderr) == (0, "out two\n", f"err two\n{nothing_left}")
 
 
-def test_nginx_accepts_its_configuration(box_of: BoxOf) -> None:
-    balances = "", "least_conn;", "random two least_conn;", "ewma"
-    connections = ("", "close"), ("keepalive 4;", '""')
-    environments = [
-        {"LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive,
-         "LAB_UPSTREAM_CONNECTION": connection, "LAB_PROTOCOL": protocol, "LAB_SERVER_MAXCONN": "4",
-         "LAB_RESEND": "true" if keepalive else "false"}
-        for protocol, balance, (keepalive, connection) in product(("http", "uwsgi", "fastcgi"), balances, connections)
-    ]  # fmt: skip
-    check = 'sed "s/exec nginx/exec nginx -t/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'
+TWO = {"LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001"}
+OF_NGINX = [
+    {**TWO, "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive, "LAB_UPSTREAM_CONNECTION": connection,
+     "LAB_PROTOCOL": protocol, "LAB_SERVER_MAXCONN": "4", "LAB_RESEND": "true" if keepalive else "false"}
+    for protocol, balance, (keepalive, connection) in product(
+        ("http", "uwsgi", "fastcgi"), ("", "least_conn;", "random two least_conn;", "ewma"),
+        (("", "close"), ("keepalive 4;", '""')))
+]  # fmt: skip
+OF_HAPROXY = [
+    {**TWO, "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": kept, "LAB_RESEND": "true" if kept == "4" else "false"}
+    for balance, kept in product(("roundrobin", "leastconn", "random(2)"), ("0", "4"))
+]
+OF_ENVOY = [{**TWO, "LAB_BALANCE": balance} for balance in ("ROUND_ROBIN", "N_CHOICES", "FULL_SCAN")]
 
-    checked = box_of("stampede/nginx:trixie", "bridge").each(check, environments)  # to resolve an address
 
-    assert refused(environments, checked) == []
+@pytest.mark.parametrize(
+    ("balancer", "check", "environments"),
+    [("nginx", "s/exec nginx/exec nginx -t/", OF_NGINX), ("haproxy", "s/exec haproxy/exec haproxy -c/", OF_HAPROXY),
+     ("envoy", "s/--concurrency/--mode validate &/", OF_ENVOY)],
+)  # fmt: skip
+def test_a_balancer_accepts_its_configuration(
+    box_of: BoxOf, balancer: str, check: str, environments: list[dict[str, str]]
+) -> None:
+    """In a network, without which it resolves no address."""
+    command = f'sed "{check}" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'
+
+    checked = box_of(f"stampede/{balancer}:trixie", "bridge").each(command, environments)
+
+    assert len(checked) == len(environments)
+    assert [(one, done.stderr) for one, done in zip(environments, checked, strict=True) if done.returncode != 0] == []
 
 
 QUICK_AND_SLOW = """
@@ -66,62 +82,26 @@ def test_ewma_avoids_the_server_that_answers_slowly(box_of: BoxOf) -> None:
     assert 1 <= balanced.count("slow") <= 5
 
 
-def test_haproxy_accepts_its_configuration(box_of: BoxOf) -> None:
-    environments = [
-        {
-            "LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001",
-            "LAB_BALANCE": balance,
-            "LAB_UPSTREAM_KEEPALIVE": keepalive,
-            "LAB_RESEND": "true" if keepalive == "4" else "false",
-        }
-        for balance, keepalive in product(("roundrobin", "leastconn", "random(2)"), ("0", "4"))
-    ]
-    check = 'sed "s/exec haproxy/exec haproxy -c/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'
-
-    checked = box_of("stampede/haproxy:trixie", "bridge").each(
-        check, environments
-    )  # without one it resolves no address
-
-    assert refused(environments, checked) == []
-
-
-def test_envoy_accepts_its_configuration(box_of: BoxOf) -> None:
-    environments = [
-        {"LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001", "LAB_BALANCE": balance}
-        for balance in ("ROUND_ROBIN", "N_CHOICES", "FULL_SCAN")
-    ]
-    check = 'sed "s/--concurrency/--mode validate &/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'
-
-    assert refused(environments, box_of("stampede/envoy:trixie", "bridge").each(check, environments)) == []
-
-    wrong = {"LAB_UPSTREAM": "127.0.0.1:8000", "LAB_BALANCE": "random"}
-    [done] = box_of("stampede/envoy:trixie").each("exec start", [wrong])
-    assert (done.returncode, done.stderr) == (
-        1, "LAB_BALANCE must be ROUND_ROBIN, N_CHOICES or FULL_SCAN, and not random.\n"
-    )  # fmt: skip
-
-
-def refused(environments: list[dict[str, str]], checked: list[Done]) -> list[tuple[dict[str, str], str]]:
-    """Return the environments in which a program did not accept its configuration, and what it said."""
-    assert len(checked) == len(environments)
-    return [(one, done.stderr) for one, done in zip(environments, checked, strict=True) if done.returncode != 0]
-
-
 @pytest.mark.parametrize(
-    ("factor", "value", "message"),
+    ("balancer", "factor", "value", "message"),
     [
-        ("LAB_UPSTREAM_KEEPALIVE", "few", "LAB_UPSTREAM_KEEPALIVE must be a whole number, at least 0, and not few."),
-        ("LAB_SERVER_MAXCONN", "2.5", "LAB_SERVER_MAXCONN must be a whole number, at least 0, and not 2.5."),
-        ("LAB_QUEUE_TIMEOUT_S", "0", "LAB_QUEUE_TIMEOUT_S must be a whole number, at least 1, and not 0."),
-        ("LAB_UPSTREAM", "nobody.invalid:8000",
+        ("haproxy", "LAB_UPSTREAM_KEEPALIVE", "few",
+         "LAB_UPSTREAM_KEEPALIVE must be a whole number, at least 0, and not few."),
+        ("haproxy", "LAB_SERVER_MAXCONN", "2.5",
+         "LAB_SERVER_MAXCONN must be a whole number, at least 0, and not 2.5."),
+        ("haproxy", "LAB_QUEUE_TIMEOUT_S", "0", "LAB_QUEUE_TIMEOUT_S must be a whole number, at least 1, and not 0."),
+        ("haproxy", "LAB_UPSTREAM", "nobody.invalid:8000",
          "The name nobody.invalid in LAB_UPSTREAM=nobody.invalid:8000 does not resolve."),
+        ("envoy", "LAB_BALANCE", "random", "LAB_BALANCE must be ROUND_ROBIN, N_CHOICES or FULL_SCAN, and not random."),
     ],
 )  # fmt: skip
-def test_haproxy_does_not_start_with_a_factor_that_makes_no_sense(
-    box_of: BoxOf, factor: str, value: str, message: str
+def test_a_balancer_does_not_start_with_a_factor_that_makes_no_sense(
+    box_of: BoxOf, balancer: str, factor: str, value: str, message: str
 ) -> None:
     """HAProxy itself reads a word as 0, which would be another experiment."""
-    done = box_of("stampede/haproxy:trixie").run("exec start", {"LAB_UPSTREAM": "127.0.0.1:8000", factor: value})
+    environment = {"LAB_UPSTREAM": "127.0.0.1:8000", factor: value}
+
+    done = box_of(f"stampede/{balancer}:trixie").run("exec start", environment)
 
     assert (done.returncode, done.stderr) == (1, f"{message}\n")
 

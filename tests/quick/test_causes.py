@@ -77,8 +77,8 @@ def test_the_host_that_was_not_reached_is_found_in_the_messages_of_libraries(sai
 @pytest.mark.parametrize(
     ("said", "named"),
     [
-        ("Failed to resolve 'flags.example.com'", ("flags.example.com", "application.hosts", "beside")),
-        ("httpx.ConnectError: [Errno -2] Name or service not known", ("does not name", "application.hosts")),
+        ("Failed to resolve 'flags.example.com'", ("flags.example.com", "beside", "Compose file")),
+        ("httpx.ConnectError: [Errno -2] Name or service not known", ("does not name", "beside")),
         ("Error 111 connecting to localhost:6379. Connection refused.", ("localhost", "own container", "beside")),
     ],
 )

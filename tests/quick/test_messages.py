@@ -60,7 +60,7 @@ variants:
 """
 EXPERIMENTS_OF_THE_LAB = {name: values_of((EXPERIMENTS / f"{name}.yaml").read_text()) for name in names()}
 SERVICE = """\
-application: {folder: shop, command: "gunicorn app:app", packages: [b], system_packages: [gcc], hosts: [a.example.com]}
+application: {folder: shop, command: "gunicorn app:app", packages: [b], system_packages: [gcc]}
 served: {gunicorn: 27.0.1}
 beside: {compose: compose.yml, services: [db]}
 login: {path: /login, form: {a: b}, headers: {X: y}}

@@ -363,10 +363,10 @@ def test_an_application_that_needs_others_to_be_loaded_is_not_asked(
     """It is started later, with the others. What it tells has no secrets."""
     (frozen / "docker").write_text("#!/bin/sh\necho 'no answer from hush-hush' >&2\nexit 1\n")
     monkeypatch.setattr(build, "build_own_image", lambda *_: "shop:abc")
-    layer = Layer(frozen, "tag", {"TOKEN": "hush-hush"}, before=before)
+    layer = Layer(frozen, "tag", {"TOKEN": "hush-hush"}, before=before, loaded={"callable": "shop:app"})
 
     with nullcontext() if before else pytest.raises(LabError, match=r"cannot be loaded: no answer from \$TOKEN"):
-        answers = build.ask_application(layer, {"callable": "shop:app"}, lambda _: None)
+        answers = build.ask_application(layer, lambda _: None)
         assert answers.problem == "it cannot be loaded alone: Your application cannot be loaded: no answer from $TOKEN"
 
 
@@ -376,7 +376,7 @@ def test_what_is_said_while_an_application_is_built_has_no_secrets(
     """The last line of a program that takes long is on the terminal, and in the lock that all users can read."""
     said: list[str] = []
     last = "Still loading your application after 30 s; its last line: connecting with hush-hush"
-    monkeypatch.setattr(build, "_build_on_image", lambda *_: None)
+    monkeypatch.setattr(build, "build_own_image", lambda *_: "shop:abc")
     monkeypatch.setattr(build, "load_once", lambda _name, _layer, _factors, say: say(last))
     layer = Layer(tmp_path, "tag", {"TOKEN": "hush-hush"}, image="shop:1", loaded={"callable": "shop:app"})
 

@@ -1,7 +1,6 @@
 """An application that knows nothing of the lab, in real containers: who served each request, and what is said of it."""
 
 import json
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -416,46 +415,3 @@ def test_a_log_is_sent_again_at_its_times(lab: Lab, tmp_path: Path) -> None:
         ("get-fine", sum(at <= 4 for at in came_s), 0), ("get-stream", sum(at > 4 for at in came_s), 0)
     ]  # fmt: skip
     assert b"s3cret" not in b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
-
-
-REACHES = """\
-import http.client
-import socket
-
-
-def app(environ, start_response):
-    try:
-        if environ["PATH_INFO"] == "/there":
-            there = http.client.HTTPConnection("deb.debian.org", timeout=10)
-            there.request("HEAD", "/debian/")
-            status = there.getresponse().status
-        else:
-            with socket.create_connection(("archive.debian.org", 80), 2):
-                status = 200
-    except OSError:
-        status = 599
-    start_response(f"{status} said", [])
-    return [b"done"]
-"""
-
-
-def test_an_application_reaches_the_hosts_that_are_named_and_no_others(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "shop.py").write_text(REACHES)
-    (tmp_path / "mine.yaml").write_text(
-        "application: {folder: shop, command: gunicorn -w 2 --threads 2 shop:app, ready: /there, "
-        "hosts: ['deb.debian.org:80']}\nserved: {gunicorn: 27.0.1}\n"
-        "requests:\n  there: {path: /there, users: 1, pause_s: 0.5}\n"
-        "  other: {path: /other, users: 1, pause_s: 0.5, expected_status: 599}\n"
-    )
-
-    done = lab.run_for(300, "try", str(tmp_path / "mine.yaml"), "--trials", "1", "--duration", "5s", "--ways", "today")
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    run = (lab.results / "mine-tried" / "latest").resolve()
-    requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
-    assert rows_of(requests, "SELECT DISTINCT request_class, status FROM requests ORDER BY 1") == [
-        ("other", 599), ("there", 200)
-    ]  # fmt: skip
-    address = socket.gethostbyname("deb.debian.org").encode()
-    assert address not in b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())

@@ -172,33 +172,24 @@ def test_each_server_serves_its_own_command_on_the_port_of_the_balancer(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("command", "way", "name", "value"),
+    ("command", "name", "value", "in_force"),
     [
-        (
-            "gunicorn -w 1 app:app",
-            {"server": "gunicorn", "settings": {"worker_connections": 7}},
-            "worker_connections",
-            7,
-        ),
-        ("granian --interface wsgi app:app", {"server": "granian", "settings": {"backpressure": 7}}, "backpressure", 7),
-        ("uwsgi --module app:app --http-socket :9", {"server": "uwsgi", "settings": {"threads": 3}}, "threads", 3),
-        (
-            "uwsgi --module app:app --http-socket :9",
-            {"server": "uwsgi", "settings": {"map-socket": True}},
-            "map-socket",
-            "0:1",
-        ),
+        ("gunicorn -w 1 app:app", "worker_connections", 7, 7),
+        ("granian --interface wsgi app:app", "backpressure", 7, 7),
+        ("uwsgi --module app:app --http-socket :9", "threads", 3, 3),
+        ("uwsgi --module app:app --http-socket :9", "map-socket", True, "0:1"),
     ],
 )
 def test_a_way_adds_its_options_to_the_command(
-    tmp_path: Path, command: str, way: dict[str, object], name: str, value: int | str
+    tmp_path: Path, command: str, name: str, value: int, in_force: int | str
 ) -> None:
     folder = written(tmp_path / "shop", {"app.py": APP})
+    way = quote(json.dumps({"options": {"server": command.split(maxsplit=1)[0], "settings": {name: value}}}))
 
-    with served(folder, start(folder, command), tmp_path, quote(json.dumps({"options": way}))) as (out, process):
+    with served(folder, start(folder, command), tmp_path, way) as (out, process):
         said_by(process, "ask()")
 
-        assert json.loads((out / "settings").read_text())[name] == value
+        assert json.loads((out / "settings").read_text())[name] == in_force
 
 
 def test_another_server_gets_what_the_command_gives_to_its_own(tmp_path: Path) -> None:

@@ -22,17 +22,18 @@ from stampede.logs.access_log import MOST_CLASSES, AccessLog, class_name
 from stampede.predict.options import MOST_REPLICAS
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
+from stampede.records.plural import plural
 from stampede.resources import Found, balance_in, choose_container, containers_in
 from stampede.servers.program import PROGRAMS, SERVED_BY, UWSGI
 from stampede.service.answers import CALLABLE_PATTERN, Answers, Followed, not_served, numbers_of, stand_in
-from stampede.service.description import HEAD, SERVERS, variables_of_env_file
+from stampede.service.description import HEAD, OF_COMMAND, SERVERS, variables_of_env_file
 from stampede.service.discovery.dockerfile import as_text, docker_images, preparing
-from stampede.service.discovery.repository import UNKNOWN, Image, Repository, Start
+from stampede.service.discovery.repository import UNKNOWN, Repository, Start
 from stampede.service.discovery.requirements import find_requirements, system_packages
 from stampede.service.discovery.starts import named_server, starts_of, text_of
 from stampede.service.packages import locked_releases, pinned_release
 
-MOST_ROUTES, MOST_NAMED = 10, 4
+MOST_ROUTES = 10
 MOST_CHARACTERS = 160
 """How much of a command is shown."""
 SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
@@ -46,9 +47,6 @@ _STANDS_IN = {
     "werkzeug": "flask run is for development, so its speed says nothing; name your server",
     "runserver": "runserver is for development, so its speed says nothing; name your server",
 }
-_OF_COMMAND = ("callable", "worker_class", "interface", "workers", "threads", "backpressure", "worker_connections",
-               "max_requests", "max_requests_jitter", "timeout_s")  # fmt: skip
-"""What the command says, which the description has as comments."""
 _FOR_TOOLS = re.compile(
     r"^(PATH|PORT|HOME|USER|LANG|LC_.*|PYTHON(?!PATH$).*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|"
     r"STAMPEDE_.*)$"
@@ -78,13 +76,14 @@ class Discovery:
     folder: Path
     values: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     unknown: str = ""
     """What may say what a server takes its default for; empty: everything is known."""
 
     def note(self, name: str, value: object, place: str) -> None:
-        """Keep a value, unless it is None, or a place that counts more has already said it."""
-        if value is not None and name not in self.values:
+        """Keep a value, unless there is none, or a place that counts more has already said it."""
+        if value and name not in self.values:
             self.values[name], self.places[name] = value, place
 
 
@@ -99,12 +98,12 @@ def describe_folder(
     """
     repository = Repository(folder)
     starts = starts_of(repository, command)
-    start = starts[0] if starts else None
-    found = Discovery(repository.folder_of(start) if start else folder)
+    start = starts[0] if starts else Start()
+    found = Discovery(repository.folder_of(start) if starts else folder)
     followed = answers.followed if answers else None
     fallbacks = None
-    if start:
-        unknown = [*_unknown_variables(repository, start)]
+    if starts:
+        unknown = _unknown_variables(repository, start)
         fallbacks = {"command": [*start.command], "unknown": unknown}
         found.problems += [*start.problems, *(f"{start.place}: ${name}: {UNKNOWN}" for name in unknown)]
         found.unknown = next((problem for problem in found.problems if UNKNOWN in problem), "")
@@ -113,14 +112,26 @@ def describe_folder(
             found.problems.append(".env is no part of the image; if the service reads it, name it in env_file")
         if followed:
             _note_followed(found, start, followed)
-        _note_start(found, start, repository, followed)
+        of_entrypoint = () if followed and followed.without_entrypoint else start.entrypoint
+        found.note("command", as_text([*of_entrypoint, *start.command]), start.place)
+        here = os.path.relpath(found.folder, folder)
+        found.note("working_folder", here if here != "." else "", start.place)
+        found.note("paths", repository.paths_of(start), start.place)
+        found.note("written", dict(start.written), start.place)
+        given = {name: value for name, value in start.given.items()
+                 if re.fullmatch(r"[A-Za-z_]\w*", name) and not _FOR_TOOLS.match(name)}  # fmt: skip
+        found.environment = given | dict.fromkeys(followed.assumed if followed else (), "1")
+        files = [str(path) for path in start.env_files]
+        found.note("env_file", files if files[1:] else "".join(files), start.compose or start.place)
+        found.note("replicas", start.replicas if (start.replicas or 0) > 1 else None, start.compose or start.place)
+        found.note("beside", [*start.beside], start.compose)
     else:
         found.problems += [
             f"{image.place}: states no command, so that of its base image counts: build the image, and write its name "
             "as image in the place of folder" for image in docker_images(repository)[:1]
         ]  # fmt: skip
         found.problems.append(NO_COMMAND)
-    _note_before(found, start, repository)
+    _note_before(found, start, repository, followed)
     _note_resources(found, start, repository, resources or {})
     _note_server(found, start, repository)
     requests = classes_of_log(log) if log else [*_classes_of_routes(answers)]
@@ -128,16 +139,15 @@ def describe_folder(
     return Description(_yaml(found, repository, requests), fallbacks)
 
 
-def _unknown_variables(repository: Repository, start: Start) -> Iterator[str]:
-    """Yield the variables that a command or its scripts need and that nothing in the repository gives."""
+def _unknown_variables(repository: Repository, start: Start) -> list[str]:
+    """Return the variables that a command or its scripts need and that nothing in the repository gives."""
     text = text_of(repository, start)
     given = {*start.given, *_OF_SHELL, *re.findall(r"\bread\s+(?:-\w+\s+)*(\w+)", text)}
     given |= {*re.findall(r"(?:^|[\s;(&'\"])(?:export\s+|local\s+|for\s+)?(\w+)(?:=| in )", text)}
     for path in start.env_files:
         given |= variables_of_env_file(repository.text(path)).keys()
-    for name in dict.fromkeys(re.findall(r"(?<![\\$])\$\{?([A-Za-z_]\w*)(?![\w:+=#%/-])", text)):
-        if name not in given:
-            yield name
+    needed = dict.fromkeys(re.findall(r"(?<![\\$])\$\{?([A-Za-z_]\w*)(?![\w:+=#%/-])", text))
+    return [name for name in needed if name not in given]
 
 
 def _other_starts(repository: Repository, starts: Sequence[Start]) -> Iterator[str]:
@@ -189,7 +199,7 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
                               + (f": {told.callable}" if told.callable else ""))  # fmt: skip
     else:
         found.note("callable", told.callable, f"{told.server} says, of {place}")
-        found.note("command", stand_in(told) if stands_in else None, stands_in)
+        found.note("command", stands_in and stand_in(told), stands_in)
     develops = told.server in ("werkzeug", "runserver")  # which have a thread for each request
     default = f"guessed: {found.unknown}" if found.unknown else f"{told.server}'s default"
     says = f"{told.server} says" + (f", on {followed.cores} cores" if followed.cores else "")
@@ -206,46 +216,24 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
         guessed = stands_in if develops or key == "worker_class" else ""
         found.note(key, value, says if is_said and not guessed else guessed or default)
     found.problems += [f"{place}: the lab does not serve {unknown}"] if (unknown := not_served(told)) else []
-    if told.processes.isdecimal() and int(told.processes) > 1:
-        found.note("replicas", int(told.processes), f"{place}: numprocs")
-    prepared = [shlex.join(each.words) for each in followed.records if each.what == "before"]
-    found.note("before of start", [*dict.fromkeys(prepared)] or None, place)
+    found.note("replicas", told.replicas if told.replicas > 1 else None, f"{place}: numprocs")
 
 
-def _note_start(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:
-    """Note the command, where it runs, and what the files give to it: paths, variables, containers, and services."""
-    of_entrypoint = () if followed and followed.without_entrypoint else start.entrypoint
-    found.note("command", as_text([*of_entrypoint, *start.command]), start.place)
-    if (here := repository.name(repository.folder_of(start))) != ".":
-        found.note("working_folder", here, start.place)
-    found.note("paths", repository.paths_of(start) or None, start.place)
-    found.note("written", dict(start.image.written) or None, start.place)
-    for name in followed.assumed if followed else ():
-        found.note(f"environment {name}", "1", f"guessed: {start.place}: ${name}: {UNKNOWN}")
-    for name, value in start.given.items():
-        if re.fullmatch(r"[A-Za-z_]\w*", name) and not _FOR_TOOLS.match(name):
-            found.note(f"environment {name}", value, start.place)
-    files = [str(path) for path in start.env_files]
-    found.note("env_file", (files if files[1:] else files[0]) if files else None, start.compose or start.place)
-    found.note("replicas", start.replicas if (start.replicas or 0) > 1 else None, start.compose or start.place)
-    found.note("beside", [*start.beside] or None, start.compose)
-
-
-def _note_before(found: Discovery, start: Start | None, repository: Repository) -> None:
+def _note_before(found: Discovery, start: Start, repository: Repository, followed: Followed | None) -> None:
     """Note what runs before the server, as the files and the start say, or what makes an empty database ready."""
+    said = [*start.before]
+    if followed and followed.server:
+        said += [(shlex.join(each.words), start.place) for each in followed.records if each.what == "before"]
     before = {re.sub(r"(?:python[\d.]*\s+|(?<!\S))(?:\./)?manage\.py", "python manage.py", command, count=1): place
-              for command, place in (start.before if start else ())}  # fmt: skip
-    place = found.places.pop("before of start", "")
-    before |= {re.sub(r"^(?:\./)?manage\.py", "python manage.py", command): place
-               for command in found.values.pop("before of start", [])}  # fmt: skip
+              for command, place in said}  # fmt: skip
     for name, (word, command) in _MIGRATIONS.items():
         has_tool = (found.folder / name).is_file() and word in repository.text(found.folder / name).lower()
         if has_tool and not re.search(r"\bmigrat|\bupgrade\b|prestart", " ".join(before)):
             before[command] = "guessed: a database is empty when a trial begins"
-    found.note("before", " && ".join(before) or None, ", ".join(dict.fromkeys(before.values())))
+    found.note("before", " && ".join(before), ", ".join(dict.fromkeys(before.values())))
 
 
-def _note_resources(found: Discovery, start: Start | None, repository: Repository, given: Found) -> None:
+def _note_resources(found: Discovery, start: Start, repository: Repository, given: Found) -> None:
     """Note what the container may use, as given or as the files that deploy it say, and how requests are shared."""
     for path in ("nginx.conf", "nginx/nginx.conf", "nginx/default.conf"):
         for upstream in re.findall(r"^\s*upstream\s+\S+\s*\{([^}]*)\}", repository.text(path), re.MULTILINE):
@@ -257,41 +245,40 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
              if path.suffix != ".conf" or path.parent.name.endswith(".service.d")]  # fmt: skip
     kinds = [{*re.findall(r"^kind:\s*(\w+)", text, re.MULTILINE)} for _, text in files]
     files = [each for each, has in zip(files, kinds, strict=True) if has != {"Pod"}]  # which people start by hand
-    resources = given or (start.resources if start else {})
+    resources = given or start.resources
     if not {"cpus", "memory_mib"} & resources.keys():
-        first = start.place.partition(":")[0] if start else ""
-        resources, problem = choose_container(containers_in(files), first, repository.folder.resolve().name)
+        first, name = re.split("[:,]", start.place)[0], repository.folder.resolve().name
+        resources, problem = choose_container(containers_in(files), first, name)
         found.problems += [problem] if problem else []
     for key, (value, place) in (dict(balance_in(files)) | dict(resources)).items():
         if key != "replicas" or int(value) <= MOST_REPLICAS:
             found.note(key, value, place)
 
 
-def _note_server(found: Discovery, start: Start | None, repository: Repository) -> None:
+def _note_server(found: Discovery, start: Start, repository: Repository) -> None:
     """Note the server and its release, and what the application requires."""
-    image = start.image if start else Image()
-    context = image.context or repository.folder
-    name = re.sub(r"[^a-z0-9]+", "-", context.name.lower()).strip("-") or "app"
-    file = f" -f {image.file}" if image.file and image.file != context / "Dockerfile" else ""
+    context = start.context or repository.folder
+    name = name_from(context.name, "app")
+    file = f" -f {start.file}" if start.file and start.file != context / "Dockerfile" else ""
     build = f"docker build -t {name}{file} {context}, and image: {name} in the place of folder and requirements"
-    packages = system_packages(found.problems, image.commands, build)
-    found.note("system_packages", [*packages] or None, ", ".join(dict.fromkeys(packages.values())))
-    built = next((each for each in (image, *docker_images(repository)) if each.file), image)
+    packages = system_packages(found.problems, start.runs, build)
+    found.note("system_packages", [*packages], ", ".join(dict.fromkeys(packages.values())))
+    built = next((each for each in (start, *docker_images(repository)) if each.file), start)
     bases = [base for base in (found.folder, *found.folder.parents, *([built.file.parent] if built.file else []))
              if base.is_relative_to(repository.folder)]  # fmt: skip
     required = find_requirements(found.problems, repository, bases, built)
-    found.note("requirements", required.file or None, required.file)
+    found.note("requirements", required.file, required.file)
     named = named_server(repository, start)
     listed = next((server for server in SERVERS if any(re.match(rf"{server}\b", line.strip(), re.IGNORECASE)
                                                        for line in required.lines)), "")  # fmt: skip
     if server := SERVED_BY.get(named, named) or listed:
-        found.note("server", server, start.place if start and named else required.file)
+        found.note("server", server, start.place if named else required.file)
     server = found.values.get("server", "gunicorn")
     found.note(server, pinned_release(server, required.lines), required.file or "Dockerfile")
     further = [each for each in required.packages if not re.match(rf"{server}\b", each, re.IGNORECASE)]
-    place = repository.name(image.file) if image.file else "Dockerfile"
-    found.note("extras", required.extras or None, place)
-    found.note("packages", further or None, place)
+    place = repository.name(start.file) if start.file else "Dockerfile"
+    found.note("extras", required.extras, place)
+    found.note("packages", further, place)
     for base in bases:
         locked = os.path.relpath(base, repository.folder)
         found.note(server, locked_releases(base).get(server), f"the lock file in {locked}")
@@ -324,9 +311,8 @@ def _classes_of_routes(answers: Answers | None) -> Iterator[str]:
             yield f"  {line}  # {FROM_APPLICATION}"
         else:
             yield f"  # {line}  # {'it changes data' if _is_plain(path) else 'write a real path'}"
-    if further := [f"{method.upper()} {path}" for method, path in ordered[MOST_ROUTES:]]:
-        more = f" and {len(further) - MOST_NAMED} more" if len(further) > MOST_NAMED else ""
-        yield f"  # not here: {', '.join(further[:MOST_NAMED])}{more}"
+    if further := ordered[MOST_ROUTES:]:
+        yield f"  # not here: {plural(len(further), 'further route')}"
 
 
 def _is_plain(path: str) -> bool:
@@ -362,11 +348,8 @@ def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
         return [f"  # {each.strip()}" for each in known(*names)]
 
     server = found.values.get("server", "gunicorn")
-    variables = (
-        (name.partition(" ")[2], value) for name, value in found.values.items() if name.startswith("environment ")
-    )
     given = [f"    {name if yaml.safe_load(name) == name else json_text(name)}: {json_text(value)}"
-             for name, value in variables]  # fmt: skip  # NO is no name in YAML, but a truth value
+             for name, value in found.environment.items()]  # fmt: skip  # NO is no name in YAML, but a truth value
     return "\n".join([
         *HEAD,
         *(f"# {each}" for each in dict.fromkeys(map(_on_one_line, found.problems))),
@@ -381,7 +364,7 @@ def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
         *known("before"),
         "served:",
         line(server, PROGRAMS[server].release),
-        *(comments(*_OF_COMMAND[1:]) or [NOT_ASKED]),
+        *(comments(*OF_COMMAND) or [NOT_ASKED]),
         *known("replicas", "balance", "cpus", "memory_mib"),
         *(["beside:",
            f"  compose: {json_text(str((repository.folder / found.places['beside']).resolve()))}",

@@ -4,12 +4,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
-
-import yaml
 
 from stampede.docker.compose_config import config
 from stampede.resources import OTHERS, of_compose_service
@@ -23,7 +20,7 @@ from stampede.service.discovery.dockerfile import (
     image_of,
     preparing,
 )
-from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
+from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Repository, Start, is_file
 from stampede.service.discovery.requirements import installs_python
 
 
@@ -80,13 +77,11 @@ def _service(
     unset: Sequence[str],
 ) -> Iterator[Start]:  # fmt: skip
     """Yield what a service of a Compose file starts."""
-    said, plain, path = services[name], raw.get(name, {}), files[-1]
-    place = repository.name(path)
+    said, plain, place = services[name], raw.get(name, {}), repository.name(files[-1])
     image = _image_of_service(repository, said, services)
-    command = [_undoubled(word) for word in said.get("command") or []]
-    entrypoint = said.get("entrypoint")
+    command, entrypoint = [_undoubled(word) for word in said.get("command") or []], said.get("entrypoint")
     if entrypoint is None:
-        entrypoint, command = [*image.entrypoint], command or [*image.command]
+        entrypoint, command = image.entrypoint, command or [*image.command]
     if not (command or entrypoint):
         return
     problems = [f"{place}: ${each} of the command: {UNKNOWN}" for each in unset
@@ -97,27 +92,36 @@ def _service(
         if not file.resolve().is_relative_to(repository.folder.resolve()):
             problems.append(f"{place}: the env_file {os.path.relpath(file, repository.folder)} is outside the folder, "
                             "so it is left out")  # fmt: skip
-        elif file.is_file():
+        elif is_file(file):
             env_files.append(file)
     of_compose = files[0].parent / ".env"
     given, unknown, has_secrets = _environment(said, plain, unset, variables_of_env_file(repository.text(of_compose)))
     problems += [f"{place}: {each}: {UNKNOWN}" for each in unknown]
     if has_secrets:
         env_files = [of_compose, *(each for each in env_files if each.name != ".env")]
-    key = "command" if said.get("command") else "entrypoint"
-    at = f"{place}:{_line(repository.text(path), name, key)}" if said.get(key) else image.place
+    before, beside = [*image.before], []
+    for other, how in (said.get("depends_on") or {}).items():
+        of, text = services.get(other, {}), as_text(services.get(other, {}).get("command") or [])
+        ends = how.get("condition") == "service_completed_successfully" or str(of.get("restart")) in ("no", "False")
+        pairs = [(of.get(key), said.get(key)) for key in ("build", "image") if of.get(key)]
+        if not pairs or any(its == own for its, own in pairs):  # it runs in the same image
+            before += [(preparing(text) or text, f"{place}, {other}")] if text and (ends or preparing(text)) else []
+        else:  # a database, unless it is built for Python
+            built = _image_of_service(repository, of, services) if of.get("build") else Start()
+            is_python = any(installs_python(words) for _, words in built.runs)
+            beside += [] if is_python or (built.command and "python" in built.place) else [other]
+    is_its_own = said.get("command") or said.get("entrypoint")
     replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
     volumes = said.get("volumes") or []
     mounts = [(repository.name(Path(each["source"])), each["target"]) for each in volumes
               if each.get("type") == "bind" and Path(each["source"]).is_relative_to(repository.folder)]  # fmt: skip
-    yield Start(
-        command, at, entrypoint, str(said.get("working_dir") or image.folder),
-        given={**image.environment, **given}, image=image, mounts=mounts, name=name,
-        replicas=replicas if isinstance(replicas, int) else None, compose=repository.name(files[0]),
-        folders=[str(each["target"]) for each in volumes if each.get("type") in ("volume", "tmpfs")],
-        beside=[*_beside(repository, said, services)], env_files=[*dict.fromkeys(env_files)],
-        before=(*image.before, *_jobs(said, services, place)), problems=problems,
-        resources=of_compose_service(said, f"{place}, {name}"),
+    new = [str(each["target"]) for each in volumes if each.get("type") in ("volume", "tmpfs")]
+    yield replace(
+        image, command=command, entrypoint=entrypoint, place=f"{place}, {name}" if is_its_own else image.place,
+        folder=str(said.get("working_dir") or image.folder), given={**image.given, **given}, mounts=mounts,
+        folders=[*image.folders, *new], replicas=replicas if isinstance(replicas, int) else None, name=name,
+        compose=repository.name(files[0]), beside=beside, env_files=[*dict.fromkeys(env_files)], before=before,
+        problems=problems, resources=of_compose_service(said, f"{place}, {name}"),
     )  # fmt: skip
 
 
@@ -159,66 +163,30 @@ def _undoubled(value: object) -> str:
     return str(value).replace("$$", "$")
 
 
-def _beside(repository: Repository, said: Mapping[str, Any], services: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the services that a service needs, such as a database: images, or builds that start no Python."""
-    for name in said.get("depends_on") or {}:
-        other = services.get(name, {})
-        if _is_other(other, said):
-            image = _image_of_service(repository, other, services) if other.get("build") else Image()
-            is_python = any(installs_python(words) for _, words in image.commands)
-            if not (is_python or (image.command and "python" in image.place)):
-                yield name
-
-
-def _is_other(other: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
-    """Return whether a service has another image than a service."""
-    pairs = [(other.get(key), said.get(key)) for key in ("build", "image") if other.get(key)]
-    return bool(pairs) and all(own != theirs for own, theirs in pairs)
-
-
-def _jobs(said: Mapping[str, Any], services: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
-    """Yield the commands of services that run in the image of a service, and end before it starts."""
-    for name, how in (said.get("depends_on") or {}).items():
-        other = services.get(name, {})
-        ends = how.get("condition") == "service_completed_successfully" or str(other.get("restart")) in ("no", "False")
-        command = as_text(other.get("command") or [])
-        if command and not _is_other(other, said) and (ends or preparing(command)):
-            yield preparing(command) or command, f"{place}, {name}"
-
-
-def _image_of_service(repository: Repository, said: Mapping[str, Any], services: Mapping[str, Any]) -> Image:
+def _image_of_service(repository: Repository, said: Mapping[str, Any], services: Mapping[str, Any]) -> Start:
     """Return the image of a service, which it builds, another service builds, or the repository of its name."""
     named = str(said.get("image", ""))
     same = [other for other in (said, *services.values()) if other.get("image") == said.get("image") or other is said]
     build: Mapping[str, Any] = next((other["build"] for other in same if other.get("build")), {})
     if not build and named.rpartition("/")[2].partition(":")[0] == repository.folder.name.lower():
-        return next(iter(docker_images(repository)), Image())
+        return next(iter(docker_images(repository)), Start())
     context = Path(build.get("context", "/nowhere")).resolve()
     file = context / str(build.get("dockerfile", "Dockerfile"))
     root = repository.folder.resolve()
     if not (context.is_relative_to(root) and file.resolve().is_relative_to(root)):
-        return Image()
-    if not file.is_file():
-        return Image(context=context)
+        return Start()
+    if not is_file(file):
+        return Start(context=context)
     return image_of(repository, file.resolve(), context, str(build.get("target", "")), build.get("args") or {})
-
-
-def _line(text: str, service: str, key: str) -> int:
-    """Return the line of a key of a service in a Compose file; of the service, if it inherits the key."""
-    with suppress(yaml.YAMLError, AttributeError, ValueError, TypeError, RecursionError, StopIteration):
-        services = next(value for name, value in getattr(yaml.compose(text), "value", ()) if name.value == "services")
-        name, said = next(pair for pair in services.value if pair[0].value == service)
-        inside = (each for each, _ in said.value if each.value == key)
-        return int(next(inside, name).start_mark.line) + 1
-    return 1
 
 
 def merged(start: Start, other: Start) -> Start:
     """Return a start with what a Compose file gives to the same application and has beside it."""
-    its_own = start.image.place == start.place or not other.image.file
+    of_dockerfile = str(start.file).endswith(f"/{start.place.partition(':')[0]}")
     return replace(
-        start, given={**other.given, **start.given}, env_files=other.env_files, beside=other.beside,
-        compose=other.compose, image=start.image if its_own else other.image, mounts=other.mounts,
-        folders=other.folders, resources=other.resources, problems=(*start.problems, *other.problems),
-        before=(*start.before, *other.before),
+        start if of_dockerfile or not other.file else other, command=start.command, entrypoint=start.entrypoint,
+        place=start.place, folder=start.folder, given={**other.given, **start.given}, env_files=other.env_files,
+        before=(*start.before, *other.before), replicas=start.replicas, mounts=other.mounts,
+        folders=[*start.folders, *other.folders], name=start.name, compose=other.compose, beside=other.beside,
+        resources=other.resources, problems=(*start.problems, *other.problems),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from dockerfile_parse import DockerfileParser
 
-from stampede.service.discovery.repository import Image, Repository
+from stampede.service.discovery.repository import Repository, Start
 from stampede.service.discovery.requirements import installs_python
 
 FOR_DEVELOPMENT = re.compile(
@@ -49,7 +50,7 @@ def by_purpose(paths: Sequence[Path], repository: Repository) -> list[Path]:
     return sorted(paths, key=key)
 
 
-def docker_images(repository: Repository) -> list[Image]:
+def docker_images(repository: Repository) -> list[Start]:
     """Return what the Dockerfiles of a repository state, the one that counts most first."""
     paths = repository.files("Dockerfile*", "*.Dockerfile", "*.dockerfile", "Containerfile*")
     named = [path for path in paths if path.suffix not in (".md", ".txt", ".dockerignore", ".j2", ".py")]
@@ -57,16 +58,17 @@ def docker_images(repository: Repository) -> list[Image]:
 
 
 @dataclass
-class _Stage(Image):
+class _Stage(Start):
     """A stage of a Dockerfile, as far as it was read. ``base`` is its image; ``sources`` are what it copies from.
 
     ``arguments`` are what ARG says, which is not known when the image runs. ``has_command``: CMD stands in this stage
-    itself, so that an ENTRYPOINT after it keeps it.
+    itself, so that an ENTRYPOINT after it keeps it. What an instruction adds makes a new value, so that stages which
+    begin with this one keep theirs.
     """
 
     base: str = ""
-    arguments: dict[str, str] = field(default_factory=dict)
-    sources: list["_Stage"] = field(default_factory=list)
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    sources: Sequence["_Stage"] = ()
     shell: Sequence[str] = ("/bin/sh", "-c")
     has_command: bool = False
 
@@ -74,7 +76,7 @@ class _Stage(Image):
 def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
     repository: Repository, path: Path, context: Path | None = None, target: str = "",
     arguments: Mapping[str, str] | None = None,
-) -> Image:  # fmt: skip
+) -> Start:  # fmt: skip
     """Return what the last stage of a Dockerfile, or the stage that is named, has and starts.
 
     ``context`` is the folder that it is built from, and ``arguments`` are those of the build.
@@ -87,24 +89,21 @@ def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
     before: list[tuple[str, str]] = []
     for step in DockerfileParser(fileobj=io.BytesIO(text.encode())).structure:  # type: ignore[arg-type]  # it takes bytes
         value, place = step["value"], f"{name}:{step['startline'] + 1}"
-        known = stage.arguments | stage.environment
+        known = {**stage.arguments, **stage.given}
         match step["instruction"]:
             case "FROM":
                 source, _, alias = re.sub(r"--platform=\S+\s+", "", filled(value, common)).partition(" ")
-                base = stages.get(source, _Stage(base=source))
-                stage = replace(base, environment=dict(base.environment), copies=[*base.copies],
-                                sources=[*base.sources], folders=[*base.folders], commands=[*base.commands],
-                                arguments=dict(common), has_command=False)  # fmt: skip
+                stage = replace(stages.get(source, _Stage(base=source)), arguments=common, has_command=False)
                 stages[alias.split()[-1] if alias else str(len(stages))] = stage
             case "ARG":
                 own = value.partition("=")[0]
                 given = {key: said for key, said in (arguments or {}).items() if not stages or key == own}
-                stage.arguments |= _pairs(value, known) | given
-                common |= stage.arguments if not stages else {}
+                stage.arguments = {**stage.arguments, **_pairs(value, known), **given}
+                common = common if stages else stage.arguments
             case "ENV":
                 pairs = _pairs(value, known)
-                stage.environment |= {key: each for key, each in pairs.items() if "$" not in each}
-                stage.commands += [(place, ["ENV", key]) for key in pairs]
+                stage.given = {**stage.given, **{key: each for key, each in pairs.items() if "$" not in each}}
+                stage.runs = [*stage.runs, *((place, ["ENV", key]) for key in pairs)]
             case "WORKDIR":
                 stage.folder = str(PurePosixPath(stage.folder) / filled(value.strip("\"'"), known))
             case "SHELL":
@@ -117,16 +116,15 @@ def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
                 script = words[2] if words[:2] == ["/bin/sh", "-c"] else shlex.join(words)
                 opened = _HEREDOC.match(value)
                 for words in commands_of(written.get(opened[2], "") if opened else script, known):
-                    stage.commands.append((place, words))
+                    stage.runs = [*stage.runs, (place, words)]
                     named = [word for word in words[1:] if not word.startswith("-")]
                     there = [PurePosixPath(stage.folder) / word for word in named]
                     if words[:1] == ["mkdir"]:
-                        stage.folders += map(str, there)
+                        stage.folders = [*stage.folders, *map(str, there)]
                     if words[:1] in (["cp"], ["mv"]) and len(named) == 2 and there[0].suffix:  # an example of settings
-                        stage.copies += [
-                            (str(PurePosixPath(ours) / there[0].relative_to(where)), str(there[1]))
-                            for ours, where in stage.copies if there[0].is_relative_to(where)
-                        ][-1:]  # fmt: skip
+                        copied = [(str(PurePosixPath(ours) / there[0].relative_to(where)), str(there[1]))
+                                  for ours, where in stage.copies if there[0].is_relative_to(where)]  # fmt: skip
+                        stage.copies = [*stage.copies, *copied[-1:]]
                     if command := preparing(shlex.join(words)):
                         variables = [word for word in words if re.fullmatch(r"[A-Za-z_]\w*=[^\s$]*", word)]
                         before.append((" ".join([*variables, command]), place))
@@ -139,12 +137,12 @@ def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
     last = next((key for key, each in stages.items() if each is stage), "").lower()
     if not target and FOR_DEVELOPMENT.search(last):
         others = [key for key in reversed([*stages]) if not FOR_DEVELOPMENT.search(key.lower())]
-        others = [key for key in others if stages[key].entrypoint or stages[key].command]
+        others = [key for key in others if stages[key].words]
         target = next((key for key in others if FOR_PRODUCTION.search(key.lower())), next(iter(others), ""))
     stage = stages.get(target, stage)
     for other in stage.sources:
-        if "python" in other.base or any(installs_python(words) for _, words in other.commands):
-            stage.commands += other.commands
+        if "python" in other.base or any(installs_python(words) for _, words in other.runs):
+            stage.runs = [*stage.runs, *other.runs]
     stage.context, stage.file, stage.place = context or _context(repository, path, stage), path, stage.place or name
     stage.python, stage.before = "".join(re.findall(r"\bpython:?(\d\.\d+)", stage.base)[:1]), before
     return stage
@@ -155,23 +153,22 @@ def _copy(stage: _Stage, value: str, stages: Mapping[str, _Stage], written: Mapp
     with suppress(ValueError):
         words = _form(value)
         listed = shlex.split(value) if words[:1] == ["/bin/sh"] else words
-        named = [filled(word, stage.arguments | stage.environment) for word in listed]
+        named = [filled(word, {**stage.arguments, **stage.given}) for word in listed]
         source = next((word.partition("=")[2] for word in named if word.startswith("--from=")), "")
         *paths, target = [word for word in named if not word.startswith("--")]
         there = str(PurePosixPath(stage.folder) / target).rstrip("/")
-        there += "/" if target.endswith(("/", ".")) else ""
-        texts = [written.get(found[2], "") for path in paths if (found := _HEREDOC.match(path))]
-        if texts:
+        copied: list[tuple[str, str]] = []
+        if texts := [written.get(found[2], "") for path in paths if (found := _HEREDOC.match(path))]:
             stage.written = {**stage.written, there: texts[0]}
         elif not source:
-            stage.copies += [(path, there) for path in paths]
+            is_folder = target.endswith(("/", ".")) or there == stage.folder
+            copied = [(path, f"{there}/" if is_folder else there) for path in paths]
         elif source in stages:
-            stage.sources.append(stages[source])
-            for path in paths:
-                stage.copies += [
-                    (ours, str(PurePosixPath(there) / PurePosixPath(where).relative_to(path)))
-                    for ours, where in stages[source].copies if PurePosixPath(where).is_relative_to(path)
-                ]  # fmt: skip
+            stage.sources = [*stage.sources, stages[source]]
+            inside = [(ours, PurePosixPath(where), path) for path in paths for ours, where in stages[source].copies]
+            copied = [(ours, str(PurePosixPath(there) / where.relative_to(path)))
+                      for ours, where, path in inside if where.is_relative_to(path)]  # fmt: skip
+        stage.copies = [*stage.copies, *copied]
 
 
 def commands_of(script: str, known: Mapping[str, str]) -> Iterator[list[str]]:
@@ -209,19 +206,14 @@ def filled(text: str, known: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
-def _context(repository: Repository, path: Path, stage: _Stage) -> Path:
+def _context(repository: Repository, path: Path, stage: Start) -> Path:
     """Return the folder that a Dockerfile is built from: the one that has what it copies."""
     sources = [source.lstrip("/") for source, _ in stage.copies if source.strip("./")]
     own = {".py", ".toml", ".txt"} & {file.suffix for file in path.parent.iterdir()}
-    candidates = [path.parent, *path.parent.parents] if own else [*reversed([path.parent, *path.parent.parents])]
-    inside = [folder for folder in candidates if folder.is_relative_to(repository.folder)]
-
-    def has(file: Path) -> bool:
-        with suppress(OSError, ValueError):  # the name may be too long, or have a zero
-            return file.exists()
-        return False
-
-    return max(inside, key=lambda folder: sum(has(folder / source) for source in sources))
+    above = [path.parent, *path.parent.parents]
+    inside = [folder for folder in (above if own else reversed(above)) if folder.is_relative_to(repository.folder)]
+    # Path.exists fails if the name is too long
+    return max(inside, key=lambda folder: sum(os.path.exists(folder / source) for source in sources))  # noqa: PTH110
 
 
 def _split_heredocs(text: str) -> tuple[str, dict[str, str]]:

@@ -32,60 +32,50 @@ _DEEPEST = 4
 
 
 @dataclass
-class Image:
-    """What an image has of the repository: ``context`` is the folder that it was built from, ``file`` the Dockerfile.
-
-    ``copies`` are what was copied from the context, and where it lies in the image; ``folders`` are made for the
-    application to write, and ``written`` are the texts that the Dockerfile itself has, by their paths. ``commands`` are
-    those of RUN, and the variables of ENV, each with its place; those that prepare the application are ``before``, too.
-    ``place`` is where the command stands, and ``python`` the release that the name of the base image says.
-    """
-
-    context: Path | None = None
-    file: Path | None = None
-    folder: str = "/"
-    copies: list[tuple[str, str]] = field(default_factory=list)
-    folders: list[str] = field(default_factory=list)
-    written: dict[str, str] = field(default_factory=dict)
-    entrypoint: list[str] = field(default_factory=list)
-    command: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
-    place: str = ""
-    commands: list[tuple[str, list[str]]] = field(default_factory=list)
-    python: str = ""
-    before: list[tuple[str, str]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class Start:
-    """A command that starts a server, as it was found. ``folder`` is its working folder, a path of the image or host.
+    """A command that starts a server, as a Dockerfile has it, or as another file changes it.
 
-    ``given`` are the variables that the application gets beside those of ``env_files``, with the names of secrets in
-    the place of their values. ``mounts`` are what is mounted of the repository, and where; ``folders``, where volumes
-    are. ``name`` is the service of the Compose file ``compose``. ``problems`` are what the lab cannot read in the file.
+    ``folder`` is its working folder, a path of the image or host. ``given`` are the variables that the application gets
+    beside those of ``env_files``, with the names of secrets in the place of their values; ``before`` are commands that
+    prepare it, each with its place. ``file`` is the Dockerfile, which was built from ``context``: ``copies`` are what
+    was copied from there, and where it lies in the image, ``written`` are the texts that the Dockerfile itself has, by
+    their paths, ``runs`` are the commands of RUN, and the variables of ENV, each with its place, and ``python`` is the
+    release that the name of the base image says. ``mounts`` are what is mounted of the repository, and where;
+    ``folders`` are those that the image makes or where volumes are. ``name`` is the service of the Compose file
+    ``compose``. ``problems`` are what the lab cannot read in the file.
     """
 
-    command: Sequence[str]
-    place: str
+    command: Sequence[str] = ()
     entrypoint: Sequence[str] = ()
-    folder: str = ""
+    place: str = ""
+    folder: str = "/"
     given: Mapping[str, str] = field(default_factory=dict)
-    replicas: int | None = None
-    beside: Sequence[str] = ()
-    compose: str = ""
     env_files: Sequence[Path] = ()
-    image: Image = field(default_factory=Image)
+    before: Sequence[tuple[str, str]] = ()
+    replicas: int | None = None
+    file: Path | None = None
+    context: Path | None = None
+    copies: Sequence[tuple[str, str]] = ()
+    written: Mapping[str, str] = field(default_factory=dict)
+    runs: Sequence[tuple[str, list[str]]] = ()
+    python: str = ""
     mounts: Sequence[tuple[str, str]] = ()
     folders: Sequence[str] = ()
-    before: Sequence[tuple[str, str]] = ()
+    name: str = ""
+    compose: str = ""
+    beside: Sequence[str] = ()
     resources: Found = field(default_factory=dict)
     problems: Sequence[str] = ()
-    name: str = ""
 
     @property
     def words(self) -> list[str]:
         """The words that are run."""
         return [*self.entrypoint, *self.command]
+
+
+def is_file(path: Path) -> bool:
+    """Return whether a path is a file; it is none if its name is too long, with which Path.is_file fails."""
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 @dataclass
@@ -140,10 +130,20 @@ class Repository:
             found += [path for name in names if (path := here / name).exists()]
         return found
 
-    def _copied(self, start: Start) -> list[tuple[Path, str, str]]:
-        """Return what a start has of the repository: a folder, a path in it, and where that lies in the image."""
-        context = start.image.context or self.folder
-        return [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.image.copies)]
+    def _laid_out(self, start: Start) -> list[tuple[Path, PurePosixPath]]:
+        """Return the files and folders of the repository that a start has, and where each lies in the image."""
+        found: list[tuple[Path, PurePosixPath]] = []
+        context = start.context or self.folder
+        copied = [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.copies)]
+        for base, source, target in copied:
+            plain = source.strip("/")
+            with suppress(OSError, ValueError, NotImplementedError):  # a name may be too long, or no pattern
+                matches = [*base.glob(plain)] if re.search(r"[*?[]", source) else [base / plain]
+                is_folder = target.endswith("/") or len(matches) > 1
+                for each in (path for path in matches if path.exists() and path.resolve().is_relative_to(self.folder)):
+                    there = PurePosixPath(target, *([each.name] if is_folder and each.is_file() else []))
+                    found.append((each.resolve(), there))
+        return found
 
     def folder_of(self, start: Start) -> Path:
         """Return the folder of the repository that is the working folder of a start.
@@ -151,25 +151,20 @@ class Repository:
         It is the folder from which most of its files were copied. If nothing tells what was copied there, it is the
         folder with the same name: that of /srv/shop/src is src.
         """
-        context, whole = start.image.context or self.folder, PurePosixPath(start.folder)
-        for base, source, target in reversed(self._copied(start)):
-            if whole.is_relative_to(target):
-                there = base / source.strip("/") / whole.relative_to(target)
-                if there.is_dir():
-                    return there.resolve()
+        whole, copied = PurePosixPath(start.folder), self._laid_out(start)
+        for path, there in reversed(copied):
+            if whole.is_relative_to(there) and os.path.isdir(path / whole.relative_to(there)):  # noqa: PTH112
+                return path / whole.relative_to(there)
         if start.folder and Path(start.folder).is_relative_to(self.folder):
             return Path(start.folder)
-        inside = Counter((base / source).parent.resolve() for base, source, target in self._copied(start)
-                         if PurePosixPath(target, *([PurePosixPath(source).name] if target.endswith("/") else []))
-                         == whole / PurePosixPath(source).name and (base / source).exists())  # fmt: skip
-        if inside:
+        if inside := Counter(path.parent for path, there in copied if there == whole / path.name):
             return max(inside, key=inside.__getitem__)
         parts = [part for part in whole.parts if part not in ("/", "..", ".")]
-        for base in dict.fromkeys((context, self.folder)):
+        for base in dict.fromkeys((start.context or self.folder, self.folder)):
             for first in range(len(parts)):
-                if (there := base.joinpath(*parts[first:])).is_dir():
-                    return there
-        return context
+                if os.path.isdir(folder := base.joinpath(*parts[first:])):  # noqa: PTH112
+                    return folder
+        return start.context or self.folder
 
     def paths_of(self, start: Start) -> dict[str, str]:
         """Return what the image of a start has of the repository: paths there, and what is there, seen from the root.
@@ -178,27 +173,22 @@ class Repository:
         already is left out.
         """
         found: dict[str, str] = {}
-        for base, source, target in self._copied(start):
-            matches = [*base.glob(source.strip("/"))] if re.search(r"[*?[]", source) else [base / source.strip("/")]
-            is_folder = target.endswith("/") or len(matches) > 1 or target == start.image.folder
-            for each in (path for path in matches if path.exists() and path.resolve().is_relative_to(self.folder)):
-                there = PurePosixPath(target, *([each.name] if is_folder and each.is_file() else []))
-                found.setdefault(str(there), os.path.relpath(each.resolve(), self.folder))
+        for path, there in self._laid_out(start):
+            found.setdefault(str(there), self.name(path))
         if start.folder not in ("", "/") and not Path(start.folder).is_relative_to(self.folder):
             found.setdefault(str(PurePosixPath(start.folder)), self.name(self.folder_of(start)))
-        for path in (*start.image.folders, *start.folders):
-            if not _OF_SYSTEM.match(path) and not any(PurePosixPath(path).is_relative_to(above) for above in found):
-                found[path] = path.strip("/")
-        return {path: source for path, source in found.items() if not any(
-            path != above and PurePosixPath(path).is_relative_to(above)
-            and source == os.path.normpath(Path(found[above], os.path.relpath(path, above)))
+        for made in start.folders:
+            if not _OF_SYSTEM.match(made) and not any(PurePosixPath(made).is_relative_to(above) for above in found):
+                found[made] = made.strip("/")
+        return {there: source for there, source in found.items() if not any(
+            there != above and PurePosixPath(there).is_relative_to(above)
+            and source == os.path.normpath(Path(found[above], os.path.relpath(there, above)))
             for above in found)}  # fmt: skip
 
     def scripts_of(self, start: Start) -> Iterator[Path]:
         """Yield the files of the repository that a command names, such as the script of an entrypoint."""
+        files = [(path, there.name) for path, there in self._laid_out(start) if path.is_file()]
         for word in " ".join(start.words).split():
             name = PurePosixPath(word.strip("\"';")).name
             if name and ("/" in word or name.endswith((".sh", ".py"))):
-                copied = [self.folder / source.strip("/") for source, target in start.image.copies
-                          if target.endswith(f"/{name}") and (self.folder / source.strip("/")).is_file()]  # fmt: skip
-                yield from copied or self.files(name)[:1]
+                yield from [path for path, there in files if there == name] or self.files(name)[:1]

@@ -1,16 +1,17 @@
 """What an application requires: the file that says it, and what the commands of a Dockerfile install besides."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stampede.errors import WrongUse
 from stampede.service.description import NO_REQUIREMENTS, PACKAGE_PATTERN
-from stampede.service.discovery.repository import Image, Repository
+from stampede.service.discovery.repository import Repository, Start, is_file
 from stampede.service.packages import FILES, read_document, required_lines
 
 PYTHON = "3.13"
@@ -61,7 +62,7 @@ class Requirements:
     packages: list[str] = field(default_factory=list)
 
 
-def find_requirements(problems: list[str], repository: Repository, bases: Sequence[Path], image: Image) -> Requirements:
+def find_requirements(problems: list[str], repository: Repository, bases: Sequence[Path], image: Start) -> Requirements:
     """Return what an application requires, whose folder is first of ``bases``; what a file has wrong is a problem.
 
     The commands of ``image`` install packages of Python; the files that they name may have other names outside.
@@ -71,7 +72,7 @@ def find_requirements(problems: list[str], repository: Repository, bases: Sequen
     named = [*(outside[name] for name in named if name in outside), *named]
     for name in dict.fromkeys([*named, *(f"requirements/{each}" for each in named), *FILES]):
         for path in (base / name for base in bases):
-            if path.is_file() and path.resolve().is_relative_to(repository.folder.resolve()):
+            if is_file(path) and path.resolve().is_relative_to(repository.folder.resolve()):
                 try:
                     lines = [*required_lines(path, extras), *packages]
                 except WrongUse as error:
@@ -90,7 +91,7 @@ def find_requirements(problems: list[str], repository: Repository, bases: Sequen
     return Requirements(lines=packages, packages=packages)
 
 
-def _other_python(repository: Repository, project: Path, image: Image) -> list[str]:
+def _other_python(repository: Repository, project: Path, image: Start) -> list[str]:
     """Return that the application needs, or its image has, another Python than the lab's images have."""
     with suppress(AttributeError):
         requires = str(read_document(project).get("project", {}).get("requires-python", ""))
@@ -104,42 +105,31 @@ def _other_python(repository: Repository, project: Path, image: Image) -> list[s
     return []
 
 
-def _installed(image: Image) -> tuple[list[str], list[str], list[str]]:
+def _installed(image: Start) -> tuple[list[str], list[str], list[str]]:
     """Return the files of requirements, the extras and groups, and the packages that an image installs."""
     named: list[str] = []
     extras: list[str] = []
     packages: list[str] = []
-    for words in (words for _, words in image.commands if installs_python(words)):
+    for words in (words for _, words in image.runs if installs_python(words)):
         verb = next((place for place, word in enumerate(words) if word in _VERBS), len(words))
         by_pip = any(re.search(r"(^|/)pip3?$", word) for word in words[:verb])
-        for option, word in _options(words[verb + 1 :]):
+        for before, word in pairwise(["", *words[verb + 1 :]]):
+            option, _, value = word.partition("=") if word.startswith("-") else (before, "", word)
             if option in _FILE:
-                parts = word.strip("/").split("/")
+                parts = value.strip("/").split("/")
                 named += ["/".join(parts[start:]) for start in range(len(parts))]  # the image may have it elsewhere
             elif option in _EXTRAS:
-                extras += re.split(r"[,\s]+", word)
-            elif not option and (own := _OF_PROJECT.fullmatch(word)):
+                extras += re.split(r"[,\s]+", value)
+            elif option in _WITH_VALUE or word.startswith("-"):
+                continue
+            elif own := _OF_PROJECT.fullmatch(word):
                 extras += own[1].split(",")
-            elif not option and word.endswith(".txt"):  # uv pip sync
+            elif word.endswith(".txt"):  # uv pip sync
                 named.append(word)
-            elif not option and by_pip and _PACKAGE.fullmatch(word) and not _TOOLS.match(word):
+            elif by_pip and _PACKAGE.fullmatch(word) and not _TOOLS.match(word):
                 packages.append(word)
-    extras = [extra.strip() for extra in extras if not _FOR_DEVELOPMENT.search(extra)]
-    return named, [*dict.fromkeys(extras)], [*dict.fromkeys(packages)]
-
-
-def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the words of a command after its verb, each with the option that it belongs to."""
-    rest = [*words]
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.partition("=")
-        if word in _WITH_VALUE and rest:
-            yield word, rest.pop(0)
-        elif word.startswith("-"):
-            yield name, value if equals else ""
-        else:
-            yield "", word
+    extras = [extra.strip() for extra in extras if extra.strip() and not _FOR_DEVELOPMENT.search(extra)]
+    return [*filter(None, named)], [*dict.fromkeys(extras)], [*dict.fromkeys(packages)]
 
 
 def installs_python(words: Sequence[str]) -> bool:
@@ -165,7 +155,7 @@ def system_packages(problems: list[str], commands: Iterable[tuple[str, Sequence[
         program = words[0].rpartition("/")[2]
         if (program in _APT and "install" in words) or program in _APT_SCRIPTS:
             after = words[words.index("install") + 1 if program in _APT else 1 :]
-            for before, word in zip(["", *after], after, strict=False):
+            for before, word in pairwise(["", *after]):
                 if word.startswith("-") or before in _VALUE_OF_APT:
                     continue
                 name = word if "$" in word or word.startswith(("/", ".")) else re.split(r"[=/:]", word)[0]

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -12,7 +12,7 @@ from stampede.resources import OTHERS, WEB
 from stampede.servers.program import PROGRAMS, SERVES
 from stampede.service.discovery.compose import compose_starts, merged
 from stampede.service.discovery.dockerfile import FOR_DEVELOPMENT, as_text, docker_images, preparing
-from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start
+from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Repository, Start
 from stampede.service.packages import read_document, scripts_of
 
 _DEVELOPS = re.compile(
@@ -75,24 +75,18 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
     if command:
         found = [_start(repository, images, "--command", command)]
     else:
-        plain = [
-            Start(image.command, image.place, image.entrypoint, image.folder, image.environment, image=image,
-                  before=image.before) for image in images if image.command or image.entrypoint
-        ]  # fmt: skip
+        plain = [image for image in images if image.words]
         for start in [start for start in plain if {*_MANAGERS} & {*start.words[:2]}][:1]:
             for path in sorted({*repository.files("run"), *repository.folder.glob("**/s6-rc.d/*/run")}, reverse=True):
                 if SERVES.search(text := repository.text(path)) and not OTHERS.search(path.parent.name.lower()):
                     shell = "bash" if "bash" in text.partition("\n")[0] else "sh"
                     own = replace(start, command=(shell, "-c", text), entrypoint=(), place=repository.name(path))
                     plain.insert(0, own)
+        platforms = [*_platform_starts(repository, images), *_kubernetes(repository, images)]
+        if any("honcho" in start.words for start in plain):  # which reads the Procfile itself
+            platforms = [start for start in platforms if not start.place.startswith("Procfile")]
         replaces = [start for start in compose if not FOR_DEVELOPMENT.search(start.compose)]
-        others = [start for start in compose if start not in replaces]
-        platforms = [
-            start
-            for start in _platform_starts(repository, images)
-            if not any("honcho" in each.words and start.place.startswith("Procfile") for each in plain)
-        ]
-        found = [*platforms, *replaces, *plain, *others]
+        found = [*platforms, *replaces, *plain, *(start for start in compose if start not in replaces)]
         found = sorted(found, key=lambda start: _unlikely(repository, start)[: 1 if start in platforms else 2])
         found = [*found, *_machine_starts(repository, images)]
         for name, (module, _) in scripts_of(repository.folder).items() if not found else ():
@@ -103,15 +97,15 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         found = [start for start in found if SERVES.search(text_of(repository, start))
                  or not OTHERS.search((start.name or start.place.rpartition("/")[2]).lower())]  # fmt: skip
     if found and not found[0].compose:
-        belong = [start for start in compose if WEB.search(start.name) or start.image.file == found[0].image.file]
-        if belong := belong or [start for start in compose if start.image.file and start.beside]:
+        belong = [start for start in compose if WEB.search(start.name) or start.file == found[0].file]
+        if belong := belong or [start for start in compose if start.file and start.beside]:
             found[0] = merged(found[0], belong[0])
     unread = [repository.name(path) for path in repository.files(*_UNREAD) if _STARTED.search(repository.text(path))]
     if unread:
         more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
-        unlike = "the lab does not read files of this kind; if so, give the command with --command"
         files = f"{', '.join(unread[:MOST_NAMED])}{more}"
-        repository.problems.append(f"{files} may start the service, too, but {unlike}")
+        repository.problems.append(f"{files} may start the service, too, but the lab does not read files of this kind; "
+                                   "if so, give the command with --command")  # fmt: skip
     known: dict[tuple[str, str], Start] = {}
     for start in found:
         known.setdefault((start.place, shlex.join(start.command)), start)
@@ -133,68 +127,60 @@ def text_of(repository: Repository, start: Start) -> str:
     return "\n".join([shlex.join(start.words), *texts, *map(repository.text, inner)])
 
 
-def named_server(repository: Repository, start: Start | None) -> str:
+def named_server(repository: Repository, start: Start) -> str:
     """Return the server that a command, one of its scripts or its Procfile names; empty: none is named."""
-    further = repository.text("Procfile") if start and "honcho" in start.words else ""
-    found = SERVES.search(text_of(repository, start) + further) if start else None
+    further = repository.text("Procfile") if "honcho" in start.words else ""
+    found = SERVES.search(text_of(repository, start) + further)
     return found[1] if found else ""
 
 
 def _start(
-    repository: Repository, images: Sequence[Image], place: str, command: str | Sequence[str], given: object = None,
+    repository: Repository, images: Sequence[Start], place: str, command: str | Sequence[str], given: object = None,
     folder: str = "", replicas: object = None,
 ) -> Start:  # fmt: skip
     """Return the start that a command of a file stands for, in the image of the repository if it has one.
 
     ``given`` are variables, as a mapping or a list of names with values.
     """
-    image = next(iter(images), Image())
+    image = next(iter(images), Start())
     pairs: list[tuple[object, object]] = []
     if isinstance(given, list):
         pairs = [(each.get("key") or each.get("name"), each.get("value")) for each in given if isinstance(each, dict)]
     elif isinstance(given, dict):
         pairs = [(name, each.get("value") if isinstance(each, dict) else each) for name, each in given.items()]
     said = {str(name): str(value) for name, value in pairs if name and value is not None and "${" not in str(value)}
-    file = place.partition(":")[0]
-    unknown = sorted(f"{file}: {name}: {UNKNOWN}" for name, _ in pairs if name and str(name) not in said)
-    words = ("sh", "-c", command) if isinstance(command, str) else command
-    at = str(repository.folder / folder.strip("/")) if folder and not folder.startswith("/") else folder or image.folder
-    return Start(
-        words, place, (), at, {**image.environment, **said}, image=image,
-        replicas=replicas if isinstance(replicas, int) else None, before=image.before, problems=unknown,
+    file = re.split("[:,]", place)[0]
+    return replace(
+        image, command=("sh", "-c", command) if isinstance(command, str) else command, entrypoint=(), place=place,
+        folder=folder if folder.startswith("/") else str(repository.folder / folder) if folder else image.folder,
+        given={**image.given, **said}, replicas=replicas if isinstance(replicas, int) else None,
+        problems=sorted(f"{file}: {name}: {UNKNOWN}" for name, _ in pairs if name and str(name) not in said),
     )  # fmt: skip
 
 
-def _read(repository: Repository, name: str) -> Any:  # noqa: ANN401  # any document
-    """Return what a file of JSON, TOML or YAML says; an empty mapping: nothing, or it is not well formed."""
-    if name.endswith((".toml", ".json")):
-        return read_document(Path(name), repository.text(name))
-    return next(iter(repository.documents(repository.folder / name)), None) or {}
+def _platform_starts(repository: Repository, images: Sequence[Start]) -> Iterator[Start]:
+    """Yield what a Procfile and the files of platforms start."""
 
+    def read(name: str) -> Any:  # noqa: ANN401  # any document
+        if name.endswith((".toml", ".json")):
+            return read_document(Path(name), repository.text(name))
+        return next(iter(repository.documents(repository.folder / name)), None) or {}
 
-def _place(repository: Repository, name: str, command: str) -> str:
-    """Return the place of a command in a file."""
-    part = command.splitlines()[0] if command else command
-    lines = enumerate(repository.text(name).splitlines(), start=1)
-    return f"{name}:{next((number for number, line in lines if part and part in line), 1)}"
-
-
-def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
-    """Yield what a Procfile, the files of platforms and the deployments of Kubernetes start."""
-    lines = [*enumerate(repository.text("Procfile").splitlines(), start=1)]
-    release = [(found[1], f"Procfile:{number}") for number, line in lines
-               if (found := re.match(r"release\s*:\s*(.+)", line))]  # fmt: skip
+    lines = [(found[1], found[2], f"Procfile:{number}")
+            for number, line in enumerate(repository.text("Procfile").splitlines(), start=1)
+            if (found := re.match(r"(web|release)\s*:\s*(.+)", line))]  # fmt: skip
     given = quantity = None
     with suppress(AttributeError, TypeError):
-        app = _read(repository, "app.json")
+        app = read("app.json")
         given, quantity = app.get("env"), ((app.get("formation") or {}).get("web") or {}).get("quantity")
-    for number, line in lines:
-        if web := re.match(r"web\s*:\s*(.+)", line):
-            start = _start(repository, images, f"Procfile:{number}", web[1], given, str(repository.folder), quantity)
+    release = [(command, place) for kind, command, place in lines if kind == "release"]
+    for kind, command, place in lines:
+        if kind == "web":
+            start = _start(repository, images, place, command, given, str(repository.folder), quantity)
             yield replace(start, before=(*start.before, *release))
     for form in _FORMS:
         try:
-            said = _read(repository, form.file)
+            said = read(form.file)
             whole = said if form.file in ("fly.toml", "heroku.yml") else {}  # variables and Dockerfile stand beside
             for key in filter(None, form.within.split(".")):
                 said = said.get(key) or {}
@@ -208,20 +194,19 @@ def _platform_starts(repository: Repository, images: Sequence[Image]) -> Iterato
                 if form.only[0] and each.get(form.only[0]) not in form.only[1]:
                     continue
                 if isinstance(command, str):
-                    place, folder = _place(repository, form.file, command), str(each.get(form.folder) or "")
-                    yield _start(repository, own or images, place, command, given, folder, replicas)
+                    folder = str(each.get(form.folder) or "")
+                    yield _start(repository, own or images, form.file, command, given, folder, replicas)
                 elif given and images and not whole.get("processes"):  # the command of the image
                     image = (own or images)[0]
                     start = _start(repository, [image], image.place, image.command, given, "", replicas)
                     yield replace(start, entrypoint=image.entrypoint)
         except (AttributeError, TypeError):  # what the file says has another form
             repository.problems.append(f"{form.file}: the lab does not know this form")
-    with suppress(AttributeError, TypeError, KeyError):
-        yield from _kubernetes(repository, images, [*_objects(repository)])
 
 
-def _objects(repository: Repository) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of Kubernetes in a repository, each with its file."""
+def _kubernetes(repository: Repository, images: Sequence[Start]) -> Iterator[Start]:  # noqa: PLR0912
+    """Yield the containers of Kubernetes whose commands name a server, from deployments, or from lists of them."""
+    objects: list[tuple[str, Any]] = []
     for path in repository.files("*.yaml", "*.yml"):
         text, name = repository.text(path), repository.name(path)
         if "{{" in text and re.search(r"^kind:\s*Deployment", text, re.MULTILINE):
@@ -229,73 +214,64 @@ def _objects(repository: Repository) -> Iterator[tuple[str, dict[str, Any]]]:
                 repository.problems.append(f"{name}: what Helm makes of this template may start the service in another "
                                            "way; describe the folder with what helm template prints")  # fmt: skip
         elif "{{" not in text and _KINDS.search(text) and not FOR_DEVELOPMENT.search(name):
-            for each in (each for each in repository.documents(path) if isinstance(each, dict)):
-                items = each.get("items")
-                yield from (
-                    (name, one) for one in (items if isinstance(items, list) else [each]) if isinstance(one, dict)
-                )
+            for each in repository.documents(path):
+                items = each.get("items") if isinstance(each, dict) else None
+                objects += ((name, one) for one in (items if isinstance(items, list) else [each]))
+    objects = [(name, said) for name, said in objects if isinstance(said, dict)]
+    changed = [f"{repository.name(path)}: Kustomize may change what {path.parent.name} says; describe the folder with "
+               "what kubectl kustomize prints" for path in repository.files("kustomization.y*ml")[:1]]  # fmt: skip
+    with suppress(AttributeError, TypeError, KeyError):
+        maps = {
+            said["metadata"]["name"]: said.get("data") or {} for _, said in objects if said.get("kind") == "ConfigMap"
+        }
+        for name, said in objects:
+            spec = said.get("spec") or {}
+            pod = (spec.get("template") or {}).get("spec") or {}
+            first = [as_text([*map(str, each.get("command") or []), *map(str, each.get("args") or [])])
+                     for each in pod.get("initContainers") or []]  # fmt: skip
+            before = [(command, name) for each in first if (command := preparing(each))]
+            for each in pod.get("containers") or []:
+                if NO_APPLICATION.search(str(each.get("image"))):
+                    continue
+                given: dict[str, object] = {}
+                elsewhere = []
+                for source in each.get("envFrom") or []:
+                    of = (source.get("configMapRef") or source.get("secretRef") or {}).get("name")
+                    given |= maps.get(of, {})
+                    if of not in maps:
+                        elsewhere.append(f"{name}: envFrom {of}: its values are not in the repository")
+                for one in each.get("env") or []:
+                    of = (one.get("valueFrom") or {}).get("configMapKeyRef") or {}
+                    given[one["name"]] = one.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
+                words = [re.sub(r"\$\((\w+)\)", lambda found: str(given.get(found[1]) or found[0]), str(word))  # noqa: B023
+                         for key in ("command", "args") for word in each.get(key) or []]  # fmt: skip
+                built = re.split("[:@]", str(each.get("image")).rpartition("/")[2])[0]
+                image = next((own for own in images if own.file and own.file.parent.name == built), None)
+                if not words and (OTHERS.search(str(each.get("name")).lower()) or (not image and len(images) > 1)):
+                    continue
+                image = image or next(iter(images), Start())
+                start = _start(repository, [image], f"{name}, {each.get('name')}", words or image.command, given,
+                               str(each.get("workingDir") or ""), spec.get("replicas"))  # fmt: skip
+                start = replace(
+                    start, entrypoint=() if each.get("command") else image.entrypoint,
+                    before=(*start.before, *before), problems=(*start.problems, *elsewhere, *changed),
+                )  # fmt: skip
+                if SERVES.search(text_of(repository, start)):
+                    yield start
 
 
-def _kubernetes(
-    repository: Repository, images: Sequence[Image], documents: Sequence[tuple[str, Mapping[str, Any]]]
-) -> Iterator[Start]:
-    """Yield the containers of deployments whose commands name a server."""
-    changed = [
-        f"{repository.name(path)}: Kustomize may change what {path.parent.name} says; describe the folder "
-        "with what kubectl kustomize prints"
-        for path in repository.files("kustomization.y*ml")
-    ][:1]
-    of_maps = [said for _, said in documents if said.get("kind") == "ConfigMap"]
-    maps = {said["metadata"]["name"]: said.get("data") or {} for said in of_maps}
-    for name, said in documents:
-        spec = said.get("spec") or {}
-        pod = (spec.get("template") or {}).get("spec") or {}
-        first = [as_text([*map(str, each.get("command") or []), *map(str, each.get("args") or [])])
-                 for each in pod.get("initContainers") or []]  # fmt: skip
-        before = [(command, name) for each in first if (command := preparing(each))]
-        for each in pod.get("containers") or []:
-            if NO_APPLICATION.search(str(each.get("image"))):
-                continue
-            given: dict[str, object] = {}
-            elsewhere = []
-            for source in each.get("envFrom") or []:
-                of = (source.get("configMapRef") or source.get("secretRef") or {}).get("name")
-                given |= maps.get(of, {})
-                if of not in maps:
-                    elsewhere.append(f"{name}: envFrom {of}: its values are not in the repository")
-            for one in each.get("env") or []:
-                of = (one.get("valueFrom") or {}).get("configMapKeyRef") or {}
-                given[one["name"]] = one.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
-            words = [re.sub(r"\$\((\w+)\)", lambda found: str(given.get(found[1]) or found[0]), str(word))  # noqa: B023
-                     for key in ("command", "args") for word in each.get(key) or []]  # fmt: skip
-            built = re.split("[:@]", str(each.get("image")).rpartition("/")[2])[0]
-            image = next((own for own in images if own.file and own.file.parent.name == built), None)
-            if not words and (OTHERS.search(str(each.get("name")).lower()) or (not image and len(images) > 1)):
-                continue
-            image = image or next(iter(images), Image())
-            key = "command:" if each.get("command") else "args:" if words else "containers:"
-            start = _start(repository, [image], _place(repository, name, key), words or image.command, given,
-                           str(each.get("workingDir") or ""), spec.get("replicas"))  # fmt: skip
-            start = replace(
-                start, entrypoint=() if each.get("command") else image.entrypoint, before=(*start.before, *before),
-                problems=(*start.problems, *elsewhere, *changed),
-            )  # fmt: skip
-            if SERVES.search(text_of(repository, start)):
-                yield start
-
-
-def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator[Start]:
+def _machine_starts(repository: Repository, images: Sequence[Start]) -> Iterator[Start]:
     """Yield what the units of systemd start, and uWSGI and supervisord if they have a file."""
     for path in sorted(repository.files("*.service"), key=lambda each: not SERVES.search(repository.text(each))):
         text, name = re.sub(r"\\\n\s*", " ", repository.text(path)), repository.name(path)
         text = re.sub(r"(?<!%)%([htSCLE])", lambda each: _OF_SYSTEMD[each[1]], text)
         said = re.findall(r"^(\w+)[ \t]*=[ \t]*(.*)$", text, re.MULTILINE)
-        command = next((re.sub(r"^[@:+!-]+", "", value) for key, value in reversed(said) if key == "ExecStart"), "")
+        of = dict(said)  # of which the last counts
+        command = re.sub(r"^[@:+!-]+", "", of.get("ExecStart", ""))
         first = [(each, name) for key, value in said if key == "ExecStartPre" and (each := preparing(value))]
         with suppress(ValueError):
             given = dict(word.partition("=")[::2] for key, line in said if key == "Environment"
                          for word in shlex.split(line))  # fmt: skip
-            folder = next((value for key, value in said if key == "WorkingDirectory"), "") or str(repository.folder)
             files: list[Path] = []
             problems = [f"{name}: {each} of the command: {UNKNOWN}" for each in re.findall(r"(?<!%)%[A-Za-z]", command)]
             for each in (value.lstrip("-") for key, value in said if key == "EnvironmentFile"):
@@ -304,9 +280,9 @@ def _machine_starts(repository: Repository, images: Sequence[Image]) -> Iterator
                 problems += [] if there else [f"{name}: the EnvironmentFile {each} is not in the repository"]
             if command:
                 words = command if "$" in command else shlex.split(command)
-                start = _start(repository, images, _place(repository, name, "ExecStart"), words, given, folder)
-                before = (*start.before, *first)
-                yield replace(start, env_files=files, problems=problems, before=before)
+                folder = of.get("WorkingDirectory") or str(repository.folder)
+                start = _start(repository, images, name, words, given, folder)
+                yield replace(start, env_files=files, problems=problems, before=(*start.before, *first))
     for path in [each for each in repository.files("uwsgi.ini", "wsgi.ini") if repository.text(each)][:1]:
         yield _start(repository, images, repository.name(path), ["uwsgi", "--ini", path.name], None, str(path.parent))
     for path in repository.files("supervisor*.conf", "supervisor*.ini")[:1]:
