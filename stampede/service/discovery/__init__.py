@@ -22,7 +22,7 @@ from stampede.logs.access_log import MOST_CLASSES, AccessLog, class_name
 from stampede.predict.options import MOST_REPLICAS
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
-from stampede.resources import Found, balance_in, choose_container, containers_in
+from stampede.resources import Found, choose_container, containers_in
 from stampede.servers.program import PROGRAMS, SERVED_BY, UWSGI
 from stampede.service.answers import CALLABLE_PATTERN, Answers, Followed, not_served, numbers_of, stand_in
 from stampede.service.description import HEAD, SERVERS, variables_of_env_file
@@ -252,7 +252,7 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
             if len(servers := re.findall(r"^\s*server\s+[^;]+;", upstream, re.MULTILINE)) > 1:
                 found.note("replicas", len(servers), path)
                 found.note("balance", "least_conn" if "least_conn" in upstream else "round_robin", path)
-    names = repository.files("*.yaml", "*.yml", "*.service", "*.slice", "*.conf")
+    names = repository.files("*.yaml", "*.yml", "*.service", "*.conf")
     files = [(repository.name(path), repository.text(path)) for path in names
              if path.suffix != ".conf" or path.parent.name.endswith(".service.d")]  # fmt: skip
     kinds = [{*re.findall(r"^kind:\s*(\w+)", text, re.MULTILINE)} for _, text in files]
@@ -262,7 +262,7 @@ def _note_resources(found: Discovery, start: Start | None, repository: Repositor
         first = start.place.partition(":")[0] if start else ""
         resources, problem = choose_container(containers_in(files), first, repository.folder.resolve().name)
         found.problems += [problem] if problem else []
-    for key, (value, place) in (dict(balance_in(files)) | dict(resources)).items():
+    for key, (value, place) in resources.items():
         if key != "replicas" or int(value) <= MOST_REPLICAS:
             found.note(key, value, place)
 
