@@ -3,7 +3,6 @@
 The lab installs the engine only as root on Debian or Ubuntu, from the distribution's packages.
 """
 
-import grp
 import os
 import platform
 import pwd
@@ -149,21 +148,11 @@ def check_that_it_may_be_used() -> None:
                 "engine: sudo systemctl restart docker, or Docker Desktop.",
             ) from None
         if "permission denied" in error.said.lower():
+            name = pwd.getpwuid(os.getuid()).pw_name
             raise LabError(
-                "The container engine runs, and this user may not use it.", hint=_way_into_the_group()
+                "The container engine runs, and this user may not use it.",
+                hint=f"sudo usermod --append --groups docker {name}, then log in again. Or ask the administrator.",
             ) from None
-
-
-def _way_into_the_group() -> str:
-    """Return how this user gets to the socket of an engine that serves only the members of the group docker."""
-    try:
-        group = grp.getgrnam("docker")
-    except KeyError:
-        return "This machine has no group docker. Ask its administrator who may use the container engine."
-    name = pwd.getpwuid(os.getuid()).pw_name
-    if name in group.gr_mem:
-        return f"{name} is in the group docker, but not yet in this session: log in again, or run newgrp docker."
-    return f"sudo usermod --append --groups docker {name}, then log in again."
 
 
 def check_limits(say: Say) -> None:

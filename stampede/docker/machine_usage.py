@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import psutil
 
@@ -78,13 +78,17 @@ def local_state() -> MachineState:
     """Look at the machine on which the lab runs."""
     cpu, memory = psutil.cpu_times(), psutil.virtual_memory()
     spent = cpu._asdict()
+    waits_us: dict[str, int | None] = {"cpu": None, "memory": None}
+    for resource in waits_us:
+        with suppress(OSError):  # a kernel without pressure stall information
+            waits_us[resource] = pressure_us(Path(f"/proc/pressure/{resource}").read_text(encoding="ascii"))
     return MachineState(
         at_s=time.monotonic(),
         total_s=sum(value for field, value in spent.items() if not field.startswith("guest")),
         idle_s=spent["idle"] + spent.get("iowait", 0.0),
         steal_s=spent.get("steal"),
-        cpu_waits_us=_pressure_us("cpu"),
-        memory_waits_us=_pressure_us("memory"),
+        cpu_waits_us=waits_us["cpu"],
+        memory_waits_us=waits_us["memory"],
         available=memory.available,
         memory=memory.total,
     )
@@ -108,30 +112,18 @@ def settle(progress: Progress, looks: Collection[Look], within_s: float = QUIET_
         progress("waiting until the machine is quiet", waited_s, within_s)
 
 
-class MemorySampler:
-    """Check repeatedly whether a machine is short of memory. ``machine`` names it in messages."""
+def memory_shortage(before: MachineState, now: MachineState, machine: str = "the machine") -> str | None:
+    """Return why a machine, which ``machine`` names, is short of memory; None if it is not.
 
-    def __init__(self, look: Look, machine: str = "the machine") -> None:
-        self._look, self._machine = look, machine
-        self._before = look()
-
-    def shortage(self) -> str | None:
-        """Return why the machine is short of memory; None if it is not.
-
-        The machine is short of memory if hardly any memory is available, or if little memory is available and programs
-        waited for memory for more than a fifth of the time since the last call. Waiting alone is no shortage, because
-        programs also wait when a container reaches its own limit.
-        """
-        before, now = self._before, self._look()
-        self._before = now
-        waited = _waiting(before.memory_waits_us, now.memory_waits_us, now.at_s - before.at_s) or 0.0
-        share, most = LITTLE_MEMORY if waited > STALLED else HARDLY_ANY_MEMORY
-        if now.available >= min(share * now.memory, most):
-            return None
-        available = f"{now.available // 2**20:,} of {now.memory // 2**20:,} MiB were available"
-        return (
-            f"{self._machine} ran short of memory: {available}, and programs waited for memory {waited:.0%} of the time"
-        )
+    It is if hardly any memory is available, or if little is and programs waited for memory for more than a fifth of the
+    time. Waiting alone is no shortage, because programs also wait when a container reaches its own limit.
+    """
+    waited = _waiting(before.memory_waits_us, now.memory_waits_us, now.at_s - before.at_s) or 0.0
+    share, most = LITTLE_MEMORY if waited > STALLED else HARDLY_ANY_MEMORY
+    if now.available >= min(share * now.memory, most):
+        return None
+    available = f"{now.available // 2**20:,} of {now.memory // 2**20:,} MiB were available"
+    return f"{machine} ran short of memory: {available}, and programs waited for memory {waited:.0%} of the time"
 
 
 def _waiting(before_us: int | None, now_us: int | None, passed_s: float) -> float | None:
@@ -139,13 +131,6 @@ def _waiting(before_us: int | None, now_us: int | None, passed_s: float) -> floa
     if before_us is None or now_us is None or passed_s <= 0:
         return None
     return (now_us - before_us) / 1e6 / passed_s
-
-
-def _pressure_us(resource: Literal["cpu", "memory"]) -> int | None:
-    try:
-        return pressure_us(Path(f"/proc/pressure/{resource}").read_text(encoding="ascii"))
-    except OSError:  # a kernel without pressure stall information
-        return None
 
 
 def pressure_us(text: str) -> int | None:

@@ -1,25 +1,21 @@
-"""Describe what a run was measured with: the machine, the lab's own files, and the programs in each image."""
+"""Describe what a run was measured with: the lab's own files, and the programs in each image."""
 
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
 from pydantic import TypeAdapter
 
 from stampede.docker.client import HERE
 from stampede.docker.commands import output
 from stampede.docker.containers import BOX, digest
-from stampede.docker.engine import engine_cores, engine_version, plugin_version
 from stampede.docker.images import BASE_IMAGES, STAND_IN, digests, label
-from stampede.docker.processor import cpuinfo, model_name
 from stampede.interruption import uninterrupted
 from stampede.paths import IN_CLONE, ROOT
 from stampede.records.folder import write_whole
-from stampede.records.run import Git, Host, Image
+from stampede.records.run import Git, Image
 
 MOST_KEPT = 200
 """How many answers about images are kept; the oldest go first."""
@@ -39,18 +35,6 @@ if sys.base_prefix == "/opt/python": print("python3", platform.python_version() 
 fi
 if command -v k6 > /dev/null; then k6 version | sed -n 's/^k6 v\\([^ ]*\\).*/k6 \\1/p'; fi
 """
-
-
-def local_host() -> Host:
-    """Describe this machine and its engine."""
-    return Host(
-        cpu=model_name(cpuinfo()) or platform.processor() or platform.machine(),
-        cores=engine_cores(),
-        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
-        kernel=f"{platform.system()} {platform.release()}",
-        engine=engine_version(),
-        compose=plugin_version("compose"),
-    )
 
 
 def git_state() -> Git | None:

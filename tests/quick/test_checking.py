@@ -1,7 +1,6 @@
 """stampede.run.trial.batch.check: somebody's own application is started and asked once before anything is measured."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -13,7 +12,6 @@ from stampede.errors import LabError
 from stampede.plan import Plan, timing
 from stampede.records.run import TODAY
 from stampede.run.trial import batch
-from stampede.run.trial.batch import Batch
 from stampede.run.trial.compose import Composed
 from stampede.run.trial.trial import Trial
 
@@ -34,7 +32,6 @@ class Checks:
         monkeypatch.setattr(batch, "remove_projects", self._remove)
         monkeypatch.setattr(timing, "up_s", lambda _: 1.0)
         monkeypatch.setattr(timing, "down_s", lambda _: 1.0)
-        monkeypatch.setattr(Batch, "_watched", lambda _: nullcontext())
 
     def _step(self, name: str) -> Callable[[Trial], Awaitable[list[object]]]:
         async def step(trial: Trial) -> list[object]:
@@ -63,7 +60,7 @@ class Checks:
             for number, name in enumerate(names or ("limit-2x2", TODAY, TODAY), start=1)
         ]
         plan = cast("Plan", SimpleNamespace(trials=trials))
-        batch.check(plan, self.folder / "mine" / "run", lambda *_: None, Engines(), said.append)
+        batch.check(plan, self.folder / "mine" / "run", lambda *_: None, Engines(()), said.append)
         return said
 
 

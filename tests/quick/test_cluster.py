@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 from stampede.docker.client import Machine
 from stampede.docker.cluster import images, swarm
 from stampede.docker.cluster.engines import offset_s
-from stampede.docker.cluster.machines import machines_of, read_machines
+from stampede.docker.cluster.machines import read_machines
 from stampede.docker.containers import ContainerInfo, overlay_name
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment
@@ -35,17 +35,16 @@ machines:
 """
 
 
-def written(folder: Path, text: str) -> Path:
-    """Return a file of machines with this text."""
+def three_machines(folder: Path, text: str = THREE) -> tuple[Machine, ...]:
+    """Return the machines of a file with this text."""
     file = folder / "machines.yaml"
     file.write_text(text)
-    return file
+    return read_machines(file)
 
 
 def test_machines_have_an_engine_a_role_and_cores(tmp_path: Path) -> None:
     """Machines for load come last, because the first machine builds the images."""
-    cluster = read_machines(written(tmp_path, THREE.replace("bench-1", "z-1", 1)))
-    machines = machines_of(cluster)
+    machines = three_machines(tmp_path, THREE.replace("bench-1", "z-1", 1))
 
     assert [(one.name, one.role, one.cpuset, one.shares_files) for one in machines] == [
         ("z-1", "servers", "0-3", False), ("bench-2", "servers", "", False), ("laptop", "load", "0", False),
@@ -74,11 +73,6 @@ machines.yaml:2: machines.a.context: missing key; it must be text that is not em
 machines.yaml: no machine is for servers; give a machine role: servers, or leave its role out
 machines.yaml: a and b have the same context same
 """)
-
-
-def three_machines(tmp_path: Path, text: str = THREE) -> tuple[Machine, ...]:
-    """Return the machines of a file with this text."""
-    return machines_of(read_machines(written(tmp_path, text)))
 
 
 def trial(experiment: str, variant: str, generators: int = 1) -> PlannedTrial:
@@ -181,8 +175,7 @@ def test_a_server_has_what_another_service_wrote_if_both_are_on_its_machine(tmp_
 
 def test_one_engine_elsewhere_has_all_containers_and_the_labs_own_network(tmp_path: Path) -> None:
     """Only files are brought to it."""
-    elsewhere = replace(three_machines(tmp_path)[1], name="bench")
-    here = on_machine(resolved(), elsewhere)
+    here = on_machine(resolved(), three_machines(tmp_path)[1])
     assert here["networks"] == {"lab": {"internal": True}}
     assert set(here["services"]) == {"gunicorn", "nginx", "k6"}
     assert here["services"]["k6"]["volumes"][0] == {"type": "volume", "target": "/k6"}
@@ -206,18 +199,19 @@ def member(name: str, engine: str, node: str, manages: bool) -> Machine:
     return Told(name, name, shares_files=False, answers=answer)
 
 
+STRANGE = "These machines are in no swarm that a machine of the file manages: {}. So containers share no network."
+
+
 @pytest.mark.parametrize(
     ("members", "says"),
     [
-        ([("1", "n1", True), ("2", "", False)], "b is in no swarm / docker --context a swarm join-token worker"),
-        ([("1", "", False), ("2", "", False)], "a, b are in no swarm / docker --context a swarm init / UDP 7946"),
-        ([("1", "n1", False), ("2", "", False)], "None of a, b / Add a manager"),
-        ([("1", "", False), ("2", "n2", False)], "None of a, b / Add a manager"),
-        ([("1", "n1", True), ("2", "other-2", True)], "b is in another / than a / swarm leave / join"),
-        ([("1", "n1", False), ("2", "n2", False)], "None of a, b / manager / docker node promote NODE"),
+        ([("1", "n1", True), ("2", "", False)], f"{STRANGE.format('b')} / docker --context a swarm join-token worker"),
+        ([("1", "", False), ("2", "", False)], f"{STRANGE.format('a, b')} / context a swarm init / UDP 7946"),
+        ([("1", "n1", False), ("2", "n2", False)], f"{STRANGE.format('a, b')} / docker node promote NODE"),
+        ([("1", "n1", True), ("2", "other-2", True)], f"{STRANGE.format('b')} / swarm leave"),
         ([("1", "n1", True), ("1", "n1", True)], "a and b are the same engine / Remove one of them"),
     ],
-)  # fmt: skip
+)
 def test_machines_that_cannot_share_a_network_are_named(members: list[tuple[str, str, bool]], says: str) -> None:
     machines = [member(name, *told) for name, told in zip("ab", members, strict=True)]
 

@@ -65,11 +65,9 @@ def test_a_client_connects_to_the_server_or_where_the_users_connect(variant: Var
         (BEHIND, {}, ["nginx"], ["k6"]),
         (BEHIND.model_copy(update={"balancer": "haproxy"}), {"client": CLIENT}, ["haproxy"], ["k6", "client"]),
         (BEHIND, {"api": Api()}, ["nginx", "api"], ["k6"]),
-        (BEHIND.model_copy(update={"balancer": "none"}), {}, ["gunicorn"], ["k6"]),
         (DIRECTLY, {}, ["asgi"], ["k6"]),
         (DIRECTLY, {"api": Api(one_device=True)}, ["asgi", "api"], ["k6"]),
         (DJANGO, {"database": Database()}, ["nginx"], ["k6"]),
-        (DJANGO.model_copy(update={"balancer": "none"}), {"database": Database()}, ["gunicorn"], ["k6"]),
         (BEHIND, {"generators": 3, "client": CLIENT}, ["nginx"], ["k6", "k6-2", "k6-3", "client"]),
     ],
 )
@@ -140,11 +138,6 @@ OVERLOAD = Load(
 )  # fmt: skip
 FOLLOWED = PlannedTrial("one", DJANGO, "mix", CLIMB, "7s", 2)
 RUN = "results/django-fastcgi/20260102T030405Z"
-
-
-def rate_of(stack: Trial, follows: PlannedTrial) -> float:
-    """Return the rate of a trial that follows from another trial of its run."""
-    return rate_after(stack.planned, follows, stack.folder.parents[2])
 
 
 def overload(folder: Path, machine: Machine | None = None) -> Trial:
@@ -269,15 +262,12 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
     assert set(LOCAL) & {line.partition("=")[0] for line in factors} == set()
 
 
-def test_one_generator_sends_everything() -> None:
-    assert share_load({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 1) == {}
-
-
 def test_several_generators_share_the_load_without_a_gap_or_an_overlap() -> None:
     """What they write differs in its names; k6 itself knows which users and iterations a segment has."""
     shared = share_load({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 4)
 
     sequence = ["--execution-segment-sequence", "0,1/4,2/4,3/4,1"]
+    assert share_load({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 1) == {}, "one sends everything"
     assert shared == {
         name: {
             "image": "grafana/k6",
@@ -314,64 +304,56 @@ def test_a_rate_follows_from_the_capacity_of_the_same_round(tmp_path: Path) -> N
     """Of 100, 200 and 400 visits/s the last was too much; the first trial's capacity is another one."""
     make_trial(tmp_path / RUN, "one", 1, climbing(0, 0, 0))
     make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
+    trial = overload(tmp_path)
 
-    assert rate_of(overload(tmp_path), FOLLOWED) == 300.0
+    assert rate_after(trial.planned, FOLLOWED, trial.run_folder) == 300.0
 
 
-@pytest.mark.parametrize(
-    ("requests", "changed", "message"),
-    [
-        (climbing(1, 0), {}, "where visits already failed in the first step"),
-        (climbing(0), {"outcome": "failed", "reason": "k6 ended with exit code 107: no"},
-         "which was not measured: k6 ended with exit code 107: no"),
-        ([Request()], {}, "which shows no capacity: no visit was made"),
-        (climbing(0, 0, 0), {}, "which shows no capacity: 400 visits a second are too few to fail, raise last_per_s"),
-    ],
-)  # fmt: skip
-def test_a_rate_that_nobody_knows_is_why_the_trial_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, requests: list[Request], changed: dict[str, Any], message: str
-) -> None:
-    """Nothing is started for it."""
+NO_RATE: dict[str, tuple[list[Request] | None, dict[str, Any], str]] = {
+    "no record": (None, {}, ", which has no record"),
+    "the first step was too much": (climbing(1, 0), {}, ", where visits already failed in the first step"),
+    "not measured": (
+        climbing(0), {"outcome": "failed", "reason": "k6 ended with exit code 107: no"},
+        ", which was not measured: k6 ended with exit code 107: no",
+    ),
+    "no visit": ([Request()], {}, ", which shows no capacity: no visit was made"),
+    "never too much": (
+        climbing(0, 0, 0), {},
+        ", which shows no capacity: 400 visits a second are too few to fail, raise last_per_s",
+    ),
+    "more than k6 can send": (  # 200 visits a second, times 1.5, in three requests each, from two load generators
+        climbing(0, 0, 1), {},
+        ", and is too high: 450 requests a second are more than the 400 that one k6 container can send; reduce them, "
+        "or increase generators (the k6 containers)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("requests", "changed", "message"), NO_RATE.values(), ids=NO_RATE)
+def test_a_rate_that_nobody_knows_is_why_the_trial_failed_and_nothing_is_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, requests: list[Request] | None, changed: dict[str, Any],
+    message: str,
+) -> None:  # fmt: skip
     monkeypatch.delattr("stampede.run.trial.compose.HERE")
-    make_trial(tmp_path / RUN, "one", 2, requests, **changed)
+    if "k6 container" in message:
+        monkeypatch.setattr("stampede.experiment.loads.script.RATE_MAX_RPS", 400)
+    if requests is not None:
+        make_trial(tmp_path / RUN, "one", 2, requests, **changed)
+
     stack = started(overload(tmp_path))
 
-    assert (stack.outcome, stack.reason) == ("failed", f"the rate is relative to one under mix, {message}")
+    assert (stack.outcome, stack.reason) == ("failed", f"the rate is relative to one under mix{message}")
     assert (stack.composed, stack.visits_per_s, stack.containers) == ([], None, [])
 
 
-def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The capacity of 200 visits a second, times 1.5, in three requests each, from two load generators."""
-    monkeypatch.delattr("stampede.run.trial.compose.HERE")
-    monkeypatch.setattr("stampede.experiment.loads.script.RATE_MAX_RPS", 400)
-    make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
-    stack = started(overload(tmp_path))
-
-    assert stack.reason == (
-        "the rate is relative to one under mix, and is too high: 450 requests a second are more than the 400 that one "
-        "k6 container can send; reduce them, or increase generators (the k6 containers)"
-    )
-
-
-def test_a_rate_after_a_trial_that_left_nothing_or_did_not_climb_is_not_known(tmp_path: Path) -> None:
-    stack = overload(tmp_path)
-    relative = "the rate is relative to one under mix"
-    start = f"{relative}, which shows no capacity: "
-    folder = tmp_path / RUN / "one" / "mix" / "2"
-
-    with pytest.raises(TrialFailed) as caught:
-        rate_of(stack, FOLLOWED)
-    assert str(caught.value) == f"{relative}, which has no record"
-    make_trial(tmp_path / RUN, "one", 2, climbing(0))
-    with pytest.raises(TrialFailed) as caught:
-        rate_of(stack, PlannedTrial("one", DJANGO, "mix", CLIMB, "2s", 2))
-    assert str(caught.value) == f"{start}the rate of visits does not climb"
-    (folder / "points.json.gz").unlink()
-    with pytest.raises(TrialFailed) as caught:
-        rate_of(stack, FOLLOWED)
-    assert str(caught.value) == f"{start}{folder} has no points.json.gz"
+def test_a_rate_after_a_trial_that_did_not_climb_or_whose_points_are_gone_is_not_known(tmp_path: Path) -> None:
+    trial, folder = overload(tmp_path), make_trial(tmp_path / RUN, "one", 2, climbing(0))
+    for follows, why in ((replace(FOLLOWED, duration="2s"), "the rate of visits does not climb"),
+                         (FOLLOWED, f"{folder} has no points.json.gz")):  # fmt: skip
+        with pytest.raises(TrialFailed) as caught:
+            rate_after(trial.planned, follows, trial.run_folder)
+        assert str(caught.value) == f"the rate is relative to one under mix, which shows no capacity: {why}"
+        (folder / "points.json.gz").unlink(missing_ok=True)
 
 
 def test_a_command_before_the_application_that_does_not_end_has_a_limit(

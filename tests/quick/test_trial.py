@@ -7,8 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ import pytest
 
 from stampede import interruption
 from stampede.docker.client import DockerError, Machine
-from stampede.docker.cluster.engines import Engines
+from stampede.docker.cluster.engines import Engines, UsageUnderLoad
 from stampede.docker.containers import PROJECT, SERVICE, ContainerInfo
 from stampede.docker.machine_usage import Progress, Quiet
 from stampede.errors import LabError
@@ -27,7 +27,6 @@ from stampede.plan import Plan, PlannedTrial, timing
 from stampede.records.run import USER_SERVICE, TrialRecord
 from stampede.run.trial import batch, replacing
 from stampede.run.trial import trial as trial_module
-from stampede.run.trial.batch import Batch
 from stampede.run.trial.reasons import TrialFailed, memory_limit_reason
 from stampede.run.trial.replacing import replace_workers, restart_replicas
 from stampede.run.trial.trial import Trial
@@ -92,7 +91,6 @@ class Batches:
         self.engine = Told()
         monkeypatch.setattr(Trial, "_there", lambda _: self._there())
         monkeypatch.setattr(Trial, "save", lambda trial, *_: self._save(trial))
-        monkeypatch.setattr(Batch, "_watched", lambda _: nullcontext())
         monkeypatch.setattr(Engines, "settle", lambda _, progress: self.settle(progress))
         monkeypatch.setattr(batch, "remove_projects", self._remove)
         monkeypatch.setattr(timing, "generators_up_s", lambda *_: 0.0)
@@ -127,7 +125,7 @@ class Batches:
         trials = tuple(planned(name) for name in names or ("one",))
         plan = Plan((trials,) * times, 1, 0)
         try:
-            for _ in batch.measure_plan(plan, self.folder, lambda *_: None, Engines()):
+            for _ in batch.measure_plan(plan, self.folder, lambda *_: None, Engines(())):  # none tells of an event
                 shutil.rmtree(self.folder / "one", ignore_errors=True)
         finally:
             assert self.removed == times
@@ -141,10 +139,6 @@ def batches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Batches:
 
 
 STEPS = ["start", "observe_before", "send_load", "collect"]
-
-
-def test_a_batch_is_measured_and_cleaned_up(batches: Batches) -> None:
-    assert batches.measure() == [*STEPS, "one measured: "]
 
 
 def test_a_trial_that_fails_ends_alone_and_no_later_reason_counts(batches: Batches) -> None:
@@ -191,28 +185,17 @@ def test_an_error_of_the_engine_fails_the_trial_with_its_last_line(batches: Batc
     assert batches.measure()[-1] == "one failed: the container engine stopped answering: no such container"
 
 
-def test_an_unexpected_error_is_raised_when_all_is_undone(batches: Batches) -> None:
+@pytest.mark.parametrize("step", ["send_load", "collect"])
+def test_an_unexpected_error_is_raised_when_all_is_saved_and_undone(batches: Batches, step: str) -> None:
     async def broken(_: Trial) -> None:
         raise ValueError("unexpected")
 
-    batches.does["send_load"] = broken
+    batches.does[step] = broken
 
     with pytest.raises(ValueError, match="unexpected"):
         batches.measure()
 
     assert batches.steps == [*STEPS, "one measured: "]
-
-
-def test_what_cannot_be_collected_is_saved_all_the_same(batches: Batches) -> None:
-    async def broken(_: Trial) -> None:
-        raise ValueError("unexpected")
-
-    batches.does["collect"] = broken
-
-    with pytest.raises(ValueError, match="unexpected"):
-        batches.measure()
-
-    assert batches.steps[-2:] == ["collect", "one measured: "]
 
 
 def test_a_batch_is_removed_while_the_next_one_starts_and_before_its_load(batches: Batches) -> None:
@@ -326,7 +309,7 @@ def sent(trial: Trial, at: float = 0.0, within_s: float = PATIENCE_S, *meanwhile
 
     async def load() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(trial.attempt(lambda of: of.send_load(at, within_s, None)))  # type: ignore[arg-type]
+            group.create_task(trial.attempt(lambda of: of.send_load(at, within_s, UsageUnderLoad(Engines(())))))
             while meanwhile and not trial.loading:
                 await asyncio.sleep(0.001)
             for each in meanwhile:
@@ -348,67 +331,47 @@ def test_all_generators_are_told_the_moment_at_which_the_load_begins(tmp_path: P
             told.append((trial.part / "start.env").read_text())
 
     trial = trial_with(tmp_path, GENERATORS, Told(answers=answer))
-    sent(
-        trial,
-        time.time() + 0.0449,
-        PATIENCE_S,
-        *(lambda n=n: trial.react_to(event("die", n, GENERATORS[n])) for n in GENERATORS),
-    )
+    ends = [lambda n=n: trial.react_to(event("die", n, GENERATORS[n])) for n in GENERATORS]
+    sent(trial, time.time() + 0.0449, PATIENCE_S, *ends)
 
     assert [words[-1] for words in trial.generators[0].machine.calls] == ["1", "2"]  # type: ignore[attr-defined]
     assert told == [f"START_AT_MS={1000 * (trial.load_at or 0):.0f}\n"] * 2
 
 
-def test_a_load_ends_when_its_last_generator_has_ended(tmp_path: Path) -> None:
-    machine = Told()
-    trial = trial_with(tmp_path, {**GENERATORS, "3": "gunicorn"}, machine)
-
-    sent(trial, time.time(), PATIENCE_S, lambda: trial.react_to(event("die", "1", "k6")),
-         lambda: trial.react_to(event("die", "2", "k6-2")))  # fmt: skip
-
-    assert (trial.outcome, trial.loading) == ("measured", set())
-    assert [words for words in machine.calls if "stop" in words] == []
-
-
-def test_a_server_that_ends_under_the_load_ends_the_load_and_its_generators(tmp_path: Path) -> None:
-    machine = Told()
-    trial = trial_with(tmp_path, {**GENERATORS, "3": "gunicorn"}, machine)
-
-    sent(trial, time.time(), PATIENCE_S, lambda: trial.react_to(event("die", "3", "gunicorn", 137)))
-
-    assert trial.reason == "gunicorn ended during the load with exit code 137"
-    assert [words[-1] for words in machine.calls if "stop" in words] == ["1", "2"]
-
-
-def test_a_load_that_does_not_end_is_ended(tmp_path: Path) -> None:
-    machine = Told()
-    trial = trial_with(tmp_path, GENERATORS, machine)
-
-    sent(trial, time.time(), 0.1)
-
-    assert trial.reason == "the load did not end within 0.1 s"
-    assert [words[-1] for words in machine.calls if "stop" in words] == ["1", "2"]
+Ends = Callable[[Trial], object]
+LOADS: dict[str, tuple[list[Ends], str | None, list[str]]] = {
+    "its last generator ends": (
+        [lambda of: of.react_to(event("die", "1", "k6")), lambda of: of.react_to(event("die", "2", "k6-2"))], None, [],
+    ),
+    "a server ends": (
+        [lambda of: of.react_to(event("die", "3", "gunicorn", 137))],
+        "gunicorn ended during the load with exit code 137", ["1", "2"],
+    ),
+    "memory runs out": (
+        [lambda of: of.react_to(event("oom", "2", "k6-2"))],
+        "k6-2 needed more memory than its limit of 0 MiB, which stampede/servers/limits.py computes from users, the "
+        "rate and the duration", ["1", "2"],
+    ),
+    "it is late": ([], "the load did not end within 0.3 s", ["1", "2"]),
+    "the engine is lost, which is not asked for anything": (  # it would keep the lab waiting for a minute
+        [lambda of: of.lose(of.engines.machines[0], "it has ended")],
+        "the container engine stopped answering: it has ended", [],
+    ),
+}  # fmt: skip
 
 
-def test_memory_that_runs_out_is_told_with_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("meanwhile", "reason", "stopped"), LOADS.values(), ids=LOADS)
+def test_a_load_ends_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: list[Ends], reason: str | None, stopped: list[str]
+) -> None:
     monkeypatch.setattr(Engines, "watch_memory", lambda _: lambda: None)
-    trial = trial_with(tmp_path, GENERATORS, Told())
-
-    sent(trial, time.time(), PATIENCE_S, lambda: trial.react_to(event("oom", "2", "k6-2")))
-
-    assert trial.reason is not None
-    assert trial.reason.startswith("k6-2 needed more memory than its limit of 0 MiB")
-
-
-def test_a_lost_engine_is_not_asked_to_stop_anything(tmp_path: Path) -> None:
-    """It would keep the lab waiting for a minute."""
     machine = Told()
-    trial = trial_with(tmp_path, GENERATORS, machine)
+    trial = trial_with(tmp_path, {**GENERATORS, "3": "gunicorn"}, machine)
 
-    sent(trial, time.time(), PATIENCE_S, lambda: trial.lose(machine, "it has ended"))
+    sent(trial, time.time(), PATIENCE_S if meanwhile else 0.3, *(partial(ends, trial) for ends in meanwhile))
 
-    assert trial.reason == "the container engine stopped answering: it has ended"
-    assert [words for words in machine.calls if "stop" in words] == []
+    assert (trial.reason, trial.loading) == (reason, set())
+    assert [words[-1] for words in machine.calls if "stop" in words] == stopped
 
 
 async def for_a_moment(work: Awaitable[None], machine: Told, calls: int) -> None:
@@ -508,7 +471,7 @@ def test_machines_whose_images_came_to_differ_end_a_trial(monkeypatch: pytest.Mo
     monkeypatch.setattr(trial_module, "create_network", nothing)
     monkeypatch.setattr(trial_module, "containers_of", containers)
     monkeypatch.setattr(trial_module, "bring_scripts", nothing)
-    trial = Trial(planned(), tmp_path, 1, Engines(machines, overlay=True))
+    trial = Trial(planned(), tmp_path, 1, Engines(machines))
 
     asyncio.run(trial.attempt(Trial.start))
 

@@ -114,7 +114,7 @@ def start_probes(machines: Sequence[Machine], say: Say) -> Iterator[dict[str, Pr
     """
     with ExitStack() as stack:
         probes = {}
-        for machine in sorted(machines, key=lambda machine: machine.told("info", "--format", "{{.ID}}")):
+        for machine in sorted(machines, key=lambda machine: str(machine.info()["ID"])):
             probes[machine.name] = stack.enter_context(_probe(machine, say))
         yield {machine.name: probes[machine.name] for machine in machines}
 
