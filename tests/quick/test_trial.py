@@ -24,7 +24,7 @@ from stampede.experiment.model import Durations, Load
 from stampede.interruption import interrupt
 from stampede.paths import ROOT
 from stampede.plan import Plan, PlannedTrial, timing
-from stampede.records.run import USER_SERVICE, TrialRecord
+from stampede.records.run import TODAY, USER_SERVICE, TrialRecord
 from stampede.run.trial import batch, replacing
 from stampede.run.trial import trial as trial_module
 from stampede.run.trial.reasons import TrialFailed, memory_limit_reason
@@ -93,6 +93,7 @@ class Batches:
         monkeypatch.setattr(Trial, "save", lambda trial, *_: self._save(trial))
         monkeypatch.setattr(Engines, "settle", lambda _, progress: self.settle(progress))
         monkeypatch.setattr(batch, "remove_projects", self._remove)
+        monkeypatch.setattr(batch, "ask_for_each_class", self._ask)
         monkeypatch.setattr(timing, "generators_up_s", lambda *_: 0.0)
 
     def _step(self, name: str) -> Callable[..., Awaitable[None]]:
@@ -107,6 +108,10 @@ class Batches:
 
         return step
 
+    async def _ask(self, trial: Trial, say: Callable[[str], None]) -> None:
+        say("a redirect")
+        await self._step("ask")(trial)
+
     async def _there(self) -> list[ContainerInfo]:
         return [ContainerInfo("1", "gunicorn", "gunicorn-1", self.engine)]
 
@@ -119,6 +124,13 @@ class Batches:
         said = (trial.reason or "").partition(" at 2")[0]
         self.steps.append(f"{trial.planned.variant_name} {trial.outcome}: {said}")
         return cast("TrialRecord", None)
+
+    def check(self, *names: str) -> list[str]:
+        """Check somebody's own application, whose ways to be served have these names, and return what is said."""
+        said: list[str] = []
+        trials = tuple(planned(name) for name in names)
+        batch.check(Plan((trials,), 1, 0), self.folder / "mine" / "run", lambda *_: None, Engines(()), said.append)
+        return said
 
     def measure(self, *names: str, times: int = 1) -> list[str]:
         """Measure batches that are all the same, and return what was done before their containers were removed."""
@@ -302,6 +314,38 @@ def test_an_interrupt_after_the_load_changes_nothing_that_was_measured(batches: 
     batches.does["collect"] = collect
 
     assert interrupted(batches) == [*STEPS, "one measured: "]
+
+
+def test_an_application_that_answers_is_started_once_and_leaves_nothing(
+    batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many trials the run has, and wherever today's way is in their order."""
+    monkeypatch.setattr(GunicornSync, "workload", object())
+    assert batches.check("limit-2x2", TODAY, TODAY) == ["a redirect"]
+
+    assert (batches.steps, batches.removed) == (["start", "ask"], 1)
+    assert [path for path in batches.folder.rglob("*") if path.name.endswith(".part")] == []
+
+
+def test_an_application_that_fails_stops_the_run_and_its_record_is_kept(
+    batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(trial: Trial) -> None:
+        raise trial.fail_with(LabError("GET /total is answered with status 500."))
+
+    batches.does["ask"] = fail
+    monkeypatch.setattr(GunicornSync, "workload", object())
+
+    with pytest.raises(LabError, match="status 500"):
+        batches.check(TODAY)
+
+    assert batches.steps == ["start", "ask", "collect", f"{TODAY} failed: GET /total is answered with status 500"]
+    assert batches.removed == 1
+
+
+def test_an_experiment_of_the_lab_is_not_checked(batches: Batches) -> None:
+    assert batches.check("one-process") == []
+    assert batches.steps == []
 
 
 def sent(trial: Trial, at: float = 0.0, within_s: float = PATIENCE_S, *meanwhile: Callable[[], object]) -> None:

@@ -6,6 +6,7 @@ and cancels the step that the trial is in.
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
@@ -150,8 +151,8 @@ class Trial:
         self._end("failed", reason)
 
     def fail_with(self, error: LabError) -> LabError:
-        """End this trial because of an error, and return it."""
-        self.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
+        """End this trial because of an error, and return it. The reason stands within a sentence, but GET stays GET."""
+        self.fail(re.sub(r"^[A-Z](?=[a-z ])", lambda first: first[0].lower(), error.message).rstrip("."))
         return error
 
     def interrupt(self) -> None:
