@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from stampede.paths import TOOLS
 from tests.conftest import wait_until
@@ -16,10 +15,6 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="making namespaces needs Linux and root"
 )
 
-IMAGE = "stampede/client:trixie"
-CLOSED = ("--init", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "1000:1000",
-          "--cpuset-cpus", "0", "--memory", "256m", "--sysctl", "net.core.somaxconn=4096")  # fmt: skip
-CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
 NETWORK = "198.18.0."
 FAULTS = ("kill", "crash", "pause", "cut")
 
@@ -69,30 +64,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     call(TOOLS / "engines.sh", "down", place)
     assert touched(place) == traces(place) == []
     assert not place.exists()
-
-
-def test_containers_on_two_engines_reach_each_other_and_neither_machine(folder: Path, tmp_path: Path) -> None:
-    """The cluster carries what the lab needs of one: a closed network, aliases on every engine, and the whole box."""
-    up(folder, 2)
-    machines = yaml.safe_load((folder / "machines.yaml").read_text())["machines"]
-    addresses = [f"198.18.0.{n}" for n in (1, 2)]
-    docker(1, "network", "create", "--driver", "overlay", "--attachable", "--internal", "closed")
-    call("docker", "save", "--output", tmp_path / "image.tar", IMAGE)
-    for n in (1, 2):
-        docker(n, "load", "--quiet", "--input", str(tmp_path / "image.tar"))
-        docker(n, "run", "--detach", "--name", "app", *CLOSED, "--network", "closed", "--network-alias", "app",
-               "--entrypoint", "python", IMAGE, "-m", "http.server", "8000")  # fmt: skip
-
-    answers = docker(2, "exec", "app", "getent", "ahostsv4", "app").splitlines()
-    found = {line.split()[0] for line in answers}
-
-    assert list(machines) == ["engine-1", "engine-2"]
-    assert len(found) == 2
-    for address in found:
-        docker(2, "exec", "app", "python", "-c", CONNECT, address, "8000")
-    for address in addresses:
-        with pytest.raises(AssertionError, match="Network is unreachable"):
-            docker(2, "exec", "app", "python", "-c", CONNECT, address, "2377")
 
 
 def test_up_repairs_every_fault_and_down_removes_engines_with_any_fault(folder: Path) -> None:
