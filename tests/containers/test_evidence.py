@@ -14,13 +14,11 @@ def of_the_lab(reasons: list[str]) -> list[str]:
 
 
 def only(reasons: list[str], start: str) -> str:
-    """Return the reason that begins so."""
     [found] = [reason for reason in reasons if reason.startswith(start)]
     return found
 
 
 def counted_by(spoilt: Spoilt, variant: str) -> dict[str, Any]:
-    """Return what the worker that was killed counted."""
     worker = f":{spoilt.killed_worker}"
     [row] = [one for one in spoilt.summary["counters"] if one["variant"] == variant and one["worker"].endswith(worker)]
     return dict(row["counts"])

@@ -267,23 +267,19 @@ def gateway(network: str) -> str:
 
 
 @on_linux
-def test_the_hosts_own_services_are_out_of_reach(stack: Stack, listener: Listener) -> None:
-    """A closed network alone would not do: the host has an address in it, at which all its services answer."""
+def test_the_hosts_own_services_are_out_of_reach(stack: Stack, plain: str, listener: Listener) -> None:
+    """A closed network alone would not do: the host has an address in it, at which all its services answer.
+
+    A plain container reaches them with curl, and with what asks where there is none.
+    """
     listener.asked_by.clear()
-
     answers = fetch_from_all(stack, INSIDE, listener.urls(gateway(f"{stack.project}_lab")))
-
     assert [one for one, answer in answers.items() if listener.word in answer] == []
     assert listener.asked_by == []
 
-
-@on_linux
-def test_a_plain_container_reaches_the_hosts_services(plain: str, listener: Listener) -> None:
-    """With curl, and with what asks where there is none."""
     assert listener.word in fetch(plain, listener.urls())
     assert listener.asked_by != []
-    said = [inside(plain, f"bash -c '{ask_with_bash(url)}'") for url in listener.urls()]
-    assert listener.word in "".join(said)
+    assert listener.word in "".join(inside(plain, f"bash -c '{ask_with_bash(url)}'") for url in listener.urls())
 
 
 class Wire:
@@ -324,49 +320,29 @@ def wire() -> Iterator[Wire]:
 
 @on_linux
 @needs_root
-def test_no_packet_leaves_the_lab(stack: Stack, wire: Wire) -> None:
-    fetch_from_all(stack, INSIDE, [f"http://{OUTSIDE}/"])
+def test_no_packet_leaves_the_lab(stack: Stack, plain: str, wire: Wire) -> None:
+    """The door must have an open network, or it could publish no port: nobody outside can answer to its address."""
+    urls, packed = [f"http://{OUTSIDE}/"], socket.inet_aton(OUTSIDE)
+    fetch_from_all(stack, INSIDE, urls)
+    assert wire.senders(packed) == set()
 
-    assert wire.senders(socket.inet_aton(OUTSIDE)) == set()
+    fetch(stack.containers["door"], urls)
+    assert wire.senders(packed) <= {stack.address("door", "outside")}
 
-
-@on_linux
-@needs_root
-def test_a_packet_of_the_door_has_an_address_to_which_nobody_outside_can_answer(stack: Stack, wire: Wire) -> None:
-    """The door must have a network that is not closed, or no port of it could be published."""
-    fetch(stack.containers["door"], [f"http://{OUTSIDE}/"])
-
-    assert wire.senders(socket.inet_aton(OUTSIDE)) <= {stack.address("door", "outside")}
+    fetch(plain, urls)
+    assert wire.senders(packed) & set(host_addresses())
 
 
 @on_linux
 @needs_root
-def test_a_packet_of_a_plain_container_leaves_with_the_hosts_address(plain: str, wire: Wire) -> None:
-    fetch(plain, [f"http://{OUTSIDE}/"])
-
-    assert wire.senders(socket.inet_aton(OUTSIDE)) & set(host_addresses())
-
-
-@on_linux
-@needs_root
-def test_a_name_of_the_outside_is_asked_of_nobody(stack: Stack, wire: Wire) -> None:
+def test_a_name_of_the_outside_is_asked_of_nobody(stack: Stack, plain: str, wire: Wire) -> None:
     """Engines before 25.0.5 ask the host's resolver on behalf of a closed network: names are a way out, too."""
     word = secrets.token_hex(8)
-
     fetch_from_all(stack, ALL, [f"http://{word}.invalid/"])
-
     assert wire.senders(word.encode()) == set()
-    for service in ALL:
-        assert inspect(stack.containers[service])["HostConfig"]["Dns"] == ["127.0.0.1"], service
-
-
-@on_linux
-@needs_root
-def test_a_name_that_a_plain_container_looks_up_is_seen(plain: str, wire: Wire) -> None:
-    word = secrets.token_hex(8)
+    assert {tuple(inspect(stack.containers[one])["HostConfig"]["Dns"]) for one in ALL} == {("127.0.0.1",)}
 
     fetch(plain, [f"http://{word}.invalid/"])
-
     assert wire.senders(word.encode()) != set()
 
 

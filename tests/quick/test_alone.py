@@ -43,12 +43,10 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ask(described: OwnRequestClass, secrets: Mapping[str, str] | None = None) -> Answer:
-    """Send a single request."""
     return asyncio.run(alone.ask(FRONT, described, secrets))
 
 
 def alone_ms(asked: Mapping[str, OwnRequestClass], of_user: Mapping[str, str] | None = None) -> dict[str, list[float]]:
-    """Measure single requests by class."""
     return asyncio.run(alone.alone_ms(FRONT, asked, of_user))
 
 

@@ -29,7 +29,6 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def killed(results: Path, **changed: Any) -> Path:
-    """Write a run with a finished trial that was killed while the second was measured."""
     record = {"outcome": "running", "ended": None} | changed
     run = make_run(results / "made-up" / "20260102T030405Z", {"one": [Request()]}, **record)
     part = run / "one" / "mix" / ".2.part"
@@ -39,14 +38,12 @@ def killed(results: Path, **changed: Any) -> Path:
 
 
 def clean_up(results: Path) -> list[str]:
-    """Clean up and return what was said."""
     said: list[str] = []
     results_folder.clean_up(results, said.append, (HERE,))
     return said
 
 
 def trials(run: Path) -> list[str]:
-    """Return the names of all trials' folders."""
     return sorted(path.name for path in (run / "one" / "mix").iterdir())
 
 

@@ -36,7 +36,6 @@ machines:
 
 
 def three_machines(folder: Path, text: str = THREE) -> tuple[Machine, ...]:
-    """Return the machines of a file with this text."""
     file = folder / "machines.yaml"
     file.write_text(text)
     return read_machines(file)
@@ -76,7 +75,6 @@ machines.yaml: a and b have the same context same
 
 
 def trial(experiment: str, variant: str, generators: int = 1) -> PlannedTrial:
-    """Return the first trial of a variant."""
     planned = lay_out(generated_on(load_experiment(experiment), generators), variants=[variant])
     return planned.trials[0]
 
@@ -117,7 +115,6 @@ def test_a_plan_has_room_on_every_machine(tmp_path: Path) -> None:
 
 
 def resolved() -> dict[str, Any]:
-    """Return a Compose file as a trial has it, with a server, a balancer and a load generator."""
     volumes = [{"type": "bind", "source": "./k6", "target": "/k6"}, {"type": "bind", "target": "/results"}]
     box = {key: value for key, value in yaml.safe_load(COMPOSE_FILE.read_text())["x-lab"].items() if key != "networks"}
     return {
@@ -248,7 +245,6 @@ Machines of one run need the same kind of processor: stampede machines\
 
 
 def difference(used: list[tuple[str, Machine, str]]) -> str | None:
-    """Return which of these containers (service, machine, image) has other images than its like."""
     return images.image_difference(ContainerInfo("", name, name, machine, image=image) for name, machine, image in used)
 
 

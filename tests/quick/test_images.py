@@ -22,7 +22,6 @@ OF_SERVERS = {server.service for server in SERVERS}
 
 
 def digests() -> dict[str, str]:
-    """Return the digest of every image that the lab builds, by its service."""
     return {service: inputs_digest(service, {}, "sha256:base") for service in BUILT}
 
 
@@ -40,7 +39,6 @@ def copy(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def changed_by(file: Path, old: str, new: str) -> set[str]:
-    """Return the services whose images another text in a file changes."""
     before, text = digests(), file.read_text()
     assert old in text
     file.write_text(text.replace(old, new, 1))

@@ -173,7 +173,6 @@ def own_engine(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("noise\nfailed to start daemon: no space\nmore noise", "failed to start daemon: no space"),
         ("noise\npanic: another\ngoroutine 1", "panic: another"),
         ("noise\nthe last words", "the last words"),
-        ("", "exit code 1"),
         ("\n", "exit code 1"),
     ],
 )  # fmt: skip
@@ -249,9 +248,9 @@ case "$*" in
   "image inspect debian"*) echo '[{{"Id": "sha256:1", "Config": {{"Labels": {{}}}}}}]' ;;
   "image inspect"*) echo 'Error: No such image' >&2; exit 1 ;;
   "image pull"*) echo 'no such host' >&2; exit 1 ;;
-  "buildx build"*) trap 'touch {folder}/ended; exit 1' TERM; n=0
+  "buildx build"*) n=0
     while [ ! -e {folder}/other ]; do n=$((n + 1)); [ $n -lt 400 ] || exit 1; sleep 0.05; done ;;
-  *" build nginx") {build} ;;
+  *" build nginx") touch {folder}/other ;;
 esac
 """
 
@@ -259,7 +258,7 @@ esac
 def test_other_images_are_built_while_k6_is_built(path: Path, said: list[str], tmp_path: Path) -> None:
     """k6 is not ready before the other image is."""
     (path / "sleep").symlink_to("/bin/sleep")
-    put(path, "docker", WITHOUT_K6.format(folder=tmp_path, build=f"touch {tmp_path}/other"))
+    put(path, "docker", WITHOUT_K6.format(folder=tmp_path))
 
     doctor.make_ready(said.append, [images.BESIDE_SERVERS["nginx"]])
 
@@ -271,18 +270,6 @@ def test_other_images_are_built_while_k6_is_built(path: Path, said: list[str], t
         "Built stampede/nginx:trixie in … s.",
         f"{images.K6} is ready after … s.",
     ]
-
-
-def test_k6_is_not_built_to_its_end_if_another_image_cannot_be_built(
-    path: Path, said: list[str], tmp_path: Path
-) -> None:
-    (path / "sleep").symlink_to("/bin/sleep")
-    put(path, "docker", WITHOUT_K6.format(folder=tmp_path, build="sleep 0.5; exit 1"))
-
-    with pytest.raises(LabError, match=r"^The image stampede/nginx:trixie could not be built\.$"):
-        doctor.make_ready(said.append, [images.BESIDE_SERVERS["nginx"]])
-
-    assert (tmp_path / "ended").exists()
 
 
 def test_every_base_image_is_pinned_by_a_digest() -> None:
@@ -358,22 +345,6 @@ def test_a_cache_that_cannot_be_written_is_none(
     put(path, "docker", "echo k6 2.1.0")
 
     assert provenance.packages_of("sha256:1") == {"k6": "2.1.0"}
-
-
-def test_new_pins_are_those_of_the_registry_and_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs, tools = tmp_path / "programs", tmp_path / "tools"
-    programs.mkdir()
-    tools.mkdir()
-    shutil.copy(TOOLS / "lock-images.sh", tools)
-    (tools / "base-images.txt").write_text("one:1@sha256:old\ntwo:2@sha256:kept\n")
-    said = "Name:   one:1\nDigest:  sha256:new\n\nManifests:\n  Name: one:1@sha256:other\n  Digest: sha256:other"
-    put(programs, "docker", f'case "$4" in one:1) echo "{said}" ;; *) echo "no such host" >&2; exit 1 ;; esac')
-    monkeypatch.setenv("PATH", str(programs), prepend=":")
-
-    done = subprocess.run([tools / "lock-images.sh"], capture_output=True, text=True, check=True)
-
-    assert (tools / "base-images.txt").read_text() == "one:1@sha256:new\ntwo:2@sha256:kept\n"
-    assert done.stderr == "no such host\nNo registry names a digest of two:2, so its pin stays as it is.\n"
 
 
 def test_the_doctor_says_what_is_missing_and_how_to_get_it(path: Path) -> None:

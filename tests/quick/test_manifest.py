@@ -52,24 +52,20 @@ def run(tmp_path: Path, original: Path) -> Path:
 
 
 def flip(path: Path) -> None:
-    """Change one byte in the middle of a file."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
 
 
 def differences(run: Path) -> list[str]:
-    """Return what verification finds, as it is printed."""
     return [str(one) for one in verify_run(run).differences]
 
 
 def problem(run: Path, variant: str = "one") -> str | None:
-    """Return why the raw files of a trial are not what was measured."""
     return raw_files_problem(run, run / variant / "mix" / "1", sealed(run))
 
 
 def content(folder: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Return all of a folder: which files are where, what is in them and when it was written."""
     return {
         path.relative_to(folder).as_posix(): (
             path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"",

@@ -92,7 +92,6 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
 
 
 def started(stack: Trial) -> Trial:
-    """Start a trial, and return it."""
     asyncio.run(stack.attempt(Trial.start, "up"))
     return stack
 
@@ -141,7 +140,6 @@ RUN = "results/django-fastcgi/20260102T030405Z"
 
 
 def overload(folder: Path, machine: Machine | None = None) -> Trial:
-    """Return a trial in a run's folder whose rate follows from the second trial of one under mix."""
     (folder / RUN).mkdir(parents=True, exist_ok=True)
     planned = PlannedTrial("two", DJANGO, "overload", OVERLOAD, "7s", 2, FOLLOWED)
     return Trial(planned, folder / RUN, 1, Engines((machine or Told(),)))
@@ -289,7 +287,6 @@ def test_of_several_generators_the_one_that_failed_tells(exit_codes: list[int], 
 
 
 def climbing(*failed: int) -> list[Request]:
-    """Return two visits in each step of two seconds, so many of which fail."""
     return [
         one
         for step, failures in enumerate(failed)

@@ -45,14 +45,12 @@ def heeded() -> Iterator[None]:
 
 
 def planned(name: str = "one", settings: Mapping[str, float] = {}) -> PlannedTrial:  # never changed
-    """Return a trial of a variant with two replicas."""
     load = Load(classes={"user": {"users": 1}}, duration=Durations(short="1s", full="1s"))
     variant = GunicornSync(server="gunicorn-sync", workers=2, replicas=2, **settings)
     return PlannedTrial(name, variant, "users", load, "1s", 1)
 
 
 def trial_with(folder: Path, services: dict[str, str], machine: Machine, **settings: float) -> Trial:
-    """Return a trial that has containers (names and services) on a machine."""
     trial = Trial(planned(settings=settings), folder, 1, Engines((machine,)))
     trial.part.mkdir(parents=True)
     trial.containers = [ContainerInfo(name, of, f"{of}-{name}", machine) for name, of in services.items()]
@@ -60,7 +58,6 @@ def trial_with(folder: Path, services: dict[str, str], machine: Machine, **setti
 
 
 def event(action: str, container: str, service: str, exit_code: int = 0) -> dict[str, Any]:
-    """Return an event as Docker tells it."""
     attributes = {SERVICE: service, PROJECT: "stampede-p", "exitCode": str(exit_code)}
     return {"Action": action, "Actor": {"ID": container, "Attributes": attributes}}
 
@@ -238,7 +235,6 @@ def test_an_engine_that_refuses_to_remove_containers_stops_the_run(batches: Batc
 
 
 def interrupted(batches: Batches, *names: str) -> list[str]:
-    """Measure a batch that is interrupted, and return what was done."""
     with pytest.raises(KeyboardInterrupt):
         batches.measure(*names)
     return batches.steps

@@ -83,7 +83,6 @@ def cluster(engines: Cluster, lab: Lab) -> Iterator[Cluster]:
 
 
 def trial(lab: Lab, variant: str = "least-conn") -> TrialRecord:
-    """Return the record of the first trial of a variant in the last run."""
     return read_trial(trial_folder(lab.latest(), variant, "heavy-mix", 1))
 
 
@@ -209,7 +208,6 @@ def under_load(lab: Lab, harm: Callable[[], object], *further: str) -> "subproce
 
 
 def runs_again(lab: Lab) -> None:
-    """Fail unless the next run measures."""
     done = lab.run(*RUN)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -30,7 +30,6 @@ Trials = Iterator[list[TrialRecord]]
 
 
 def trial(folder: Path, number: int, overhead_ms: float = 0) -> list[TrialRecord]:
-    """Write a trial of the only variant, and return its record as that of a batch."""
     return [read_trial(make_trial(folder, "one", number, [Request(overhead_ms=overhead_ms)] * 20))]
 
 

@@ -39,7 +39,7 @@ async def bring(container: ContainerInfo, target: str, files: Mapping[str, Path 
     """Put files and folders into a folder of a container. They belong to the lab's user, who runs it, too."""
 
     def owned(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        member.uid, member.gid = os.getuid(), os.getgid()
+        member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
         return None if "__pycache__" in member.name else member
 
     packed = io.BytesIO()
