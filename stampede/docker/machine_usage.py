@@ -1,7 +1,7 @@
 """Watch the machine: whether it is quiet before a load, and how busy it is during the load."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,22 +94,20 @@ def local_state() -> MachineState:
     )
 
 
+def busy_share(looks: Iterable[Look]) -> float:
+    """Look at machines for LOOK_S, and return how busy the busiest of them was, as a share of its cores."""
+    before = [(look, look()) for look in looks]
+    time.sleep(LOOK_S)
+    return max(look().usage_since(state).busy for look, state in before)
+
+
 def is_busy() -> bool:
     """Whether other programs keep the machine busy, so that it is not quiet within SOON_S."""
-    return settle(lambda *_: None, [local_state], SOON_S).busy > QUIET
-
-
-def settle(progress: Progress, looks: Collection[Look], within_s: float = QUIET_WITHIN_S) -> Quiet:
-    """Wait until machines are quiet, for at most ``within_s``, and return how busy the busiest of them still is."""
     began = time.monotonic()
-    while True:
-        before = [look() for look in looks]
-        time.sleep(LOOK_S)
-        busy = max(look().usage_since(state).busy for look, state in zip(looks, before, strict=True))
-        waited_s = time.monotonic() - began
-        if busy <= QUIET or waited_s > within_s:
-            return Quiet(waited_s, busy)
-        progress("waiting until the machine is quiet", waited_s, within_s)
+    while busy_share([local_state]) > QUIET:
+        if time.monotonic() - began > SOON_S:
+            return True
+    return False
 
 
 def memory_shortage(before: MachineState, now: MachineState, machine: str = "the machine") -> str | None:

@@ -18,7 +18,6 @@ from stampede import interruption
 from stampede.docker.client import DockerError, Machine
 from stampede.docker.cluster.engines import Engines, UsageUnderLoad
 from stampede.docker.containers import PROJECT, SERVICE, ContainerInfo
-from stampede.docker.machine_usage import Progress, Quiet
 from stampede.errors import LabError
 from stampede.experiment.model import Durations, Load
 from stampede.interruption import interrupt
@@ -31,7 +30,7 @@ from stampede.run.trial.reasons import TrialFailed, memory_limit_reason
 from stampede.run.trial.replacing import replace_workers, restart_replicas
 from stampede.run.trial.trial import Trial
 from stampede.servers.gunicorn import GunicornSync
-from tests.conftest import PATIENCE_S
+from tests.conftest import PATIENCE_S, wait_until
 from tests.told import Told
 
 
@@ -80,7 +79,7 @@ class Batches:
         self.folder = folder
         self.steps: list[str] = []
         self.does: dict[str, Callable[[Trial], Awaitable[object]]] = {}
-        self.settle: Callable[[Progress], Quiet] = lambda _: Quiet(waited_s=0, busy=0)
+        self.busy: Callable[[], float] = lambda: 0.0
         self.removing: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
         self.removed, self.left = 0, set[str]()
         for name in ("start", "observe_before", "send_load", "collect"):
@@ -88,7 +87,7 @@ class Batches:
         self.engine = Told()
         monkeypatch.setattr(Trial, "_there", lambda _: self._there())
         monkeypatch.setattr(Trial, "save", lambda trial, *_: self._save(trial))
-        monkeypatch.setattr(Engines, "settle", lambda _, progress: self.settle(progress))
+        monkeypatch.setattr(batch, "busy_share", lambda _: self.busy())
         monkeypatch.setattr(batch, "remove_projects", self._remove)
         monkeypatch.setattr(batch, "ask_for_each_class", self._ask)
         monkeypatch.setattr(timing, "generators_up_s", lambda *_: 0.0)
@@ -257,29 +256,25 @@ def test_an_interrupt_keeps_the_reason_of_a_trial_that_failed_before(batches: Ba
         if trial.planned.variant_name == "one":
             raise TrialFailed("no memory")
 
-    def settle(_: Progress) -> Quiet:
+    async def observe(_: Trial) -> None:
         signal.raise_signal(signal.SIGINT)
-        return Quiet(waited_s=0, busy=0)
 
-    batches.does["start"], batches.settle = start, settle
+    batches.does |= {"start": start, "observe_before": observe}
 
     assert interrupted(batches, "one", "two")[-2:] == ["one failed: no memory", "two interrupted: interrupted"]
 
 
-@pytest.mark.parametrize("heeds", [True, False])
-def test_an_interrupt_while_a_busy_machine_settles_lets_no_load_begin(batches: Batches, heeds: bool) -> None:
+@pytest.mark.parametrize("busy", [0.0, 1.0])
+def test_an_interrupt_while_a_machine_settles_lets_no_load_begin(batches: Batches, busy: float) -> None:
     """Not even one that is ended at once: what starts up may have made a file of points."""
 
-    def settle(progress: Progress) -> Quiet:
+    def settle() -> float:
         signal.pthread_kill(MAIN, signal.SIGTERM)
-        deadline = time.monotonic() + heeds * PATIENCE_S
-        while time.monotonic() < deadline:  # the main thread may take a moment to note the signal
-            progress("waiting until the machine is quiet", 0.4, 10)
-            time.sleep(0.01)
-        return Quiet(waited_s=10, busy=1)
+        wait_until(lambda: interruption._signals)  # the main thread may take a moment to note the signal
+        return busy
 
     previous = signal.signal(signal.SIGTERM, interrupt)
-    batches.settle = settle
+    batches.busy = settle
 
     steps = interrupted(batches)
     signal.signal(signal.SIGTERM, previous)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from stampede.docker.client import HERE, Machine
 from stampede.docker.cluster.probe import MachineLost, Probe
-from stampede.docker.machine_usage import Look, Progress, Quiet, Usage, local_state, memory_shortage, settle
+from stampede.docker.machine_usage import Look, Usage, local_state, memory_shortage
 from stampede.records.run import Exchange, MachineRecord
 
 T = TypeVar("T")
@@ -30,10 +30,6 @@ class Engines:
     def looks(self) -> dict[str, Look]:
         """What looks at each machine, by the machine's name; the lab's own machine has no name."""
         return {name: probe.look for name, probe in self.probes.items()} or {"": local_state}
-
-    def settle(self, progress: Progress) -> Quiet:
-        """Wait until all machines are quiet."""
-        return settle(progress, self.looks.values())
 
     def watch_memory(self) -> Callable[[], str | None]:
         """Return a function that says why a machine is short of memory since its last call; None: no machine is."""

@@ -18,7 +18,7 @@ from stampede.docker.cluster.probe import MachineLost
 from stampede.docker.commands import Say
 from stampede.docker.containers import OWNER_LABEL, PROJECT, owner
 from stampede.docker.leftovers import remove_projects
-from stampede.docker.machine_usage import Progress, Quiet
+from stampede.docker.machine_usage import QUIET, QUIET_WITHIN_S, Progress, Quiet, busy_share
 from stampede.errors import LabError
 from stampede.interruption import uninterrupted
 from stampede.plan import Plan, PlannedTrial, timing
@@ -35,10 +35,6 @@ ASKED_WITHIN_S = 0.3
 """How long it takes to ask an engine to remove containers."""
 ASK_EVERY_S = 20
 """How often an engine is asked whether it is still there: one that is frozen says nothing by itself."""
-
-
-class Stopped(Exception):
-    """Somebody has asked the lab to stop, while it waits in a thread."""
 
 
 def measure_plan(
@@ -217,14 +213,15 @@ class Batch:
                     self.progress(what, min(since_s, passed_s), expected_s)
 
     async def _settle(self) -> None:
-        def progress(what: str, passed_s: float, expected_s: float) -> None:
-            if self.stop_signals:
-                raise Stopped
-            self.progress(what, passed_s, expected_s)
-
-        with suppress(Stopped):
-            quiet = await asyncio.to_thread(self.engines.settle, progress)
-            self.quiet = max(filter(None, (self.quiet, quiet)), key=lambda wait: wait.busy)
+        """Wait until all machines are quiet, for at most QUIET_WITHIN_S, and note how busy they were at most."""
+        began = time.monotonic()
+        while not self.stop_signals:
+            busy = await asyncio.to_thread(busy_share, self.engines.looks.values())
+            waited_s = time.monotonic() - began
+            if busy <= QUIET or waited_s > QUIET_WITHIN_S:
+                self.quiet = max(filter(None, (self.quiet, Quiet(waited_s, busy))), key=lambda wait: wait.busy)
+                return
+            self.progress("waiting until the machine is quiet", waited_s, QUIET_WITHIN_S)
 
     @asynccontextmanager
     async def _watched(self) -> AsyncIterator[None]:
