@@ -51,14 +51,10 @@ def test_no_device_pipe_or_folder_is_a_small_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[" * 100 + "]" * 100, '{"a":' * 70 + "1" + "}" * 70, "{"])
 def test_json_that_is_nested_too_deeply_is_no_json(text: str) -> None:
-    """Whoever reads the values may go down into them."""
+    """Whoever reads the values may go down into them. The bound is far from what programs write."""
+    assert parse_json("[" * 50 + "1" + "]" * 50) is not None
     with pytest.raises(ValueError, match=r"deeply|Expecting"):
         parse_json(text)
-
-
-def test_json_of_a_usual_depth_is_read() -> None:
-    """The bound is far from what programs write."""
-    assert parse_json("[" * 50 + "1" + "]" * 50) is not None
 
 
 @pytest.mark.parametrize("text", ["a = (", "-" * 20_000 + "1", "a" + ".b" * 100_000, "\x00"])
