@@ -140,6 +140,18 @@ class Batches:
         return self.steps
 
 
+def act(*what: Exception | signal.Signals) -> Callable[[Trial], Awaitable[None]]:
+    """Return a step in which signals come, or which raises an error."""
+
+    async def step(_: Trial) -> None:
+        for each in what:
+            if isinstance(each, Exception):
+                raise each
+            signal.raise_signal(each)
+
+    return step
+
+
 @pytest.fixture
 def batches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Batches:
     """What measures batches that need no containers."""
@@ -177,28 +189,19 @@ def test_whoever_ends_a_trial_cancels_the_step_that_it_is_in(batches: Batches) -
 
     batches.does["send_load"] = load
 
-    assert batches.measure("one", "two")[-2:] == [
-        "one failed: the machine ran short of memory",
-        "two measured: ",
-    ]
+    assert batches.measure("one", "two")[-2:] == ["one failed: the machine ran short of memory", "two measured: "]
     assert cleaned_up == ["stopped"]
 
 
 def test_an_error_of_the_engine_fails_the_trial_with_its_last_line(batches: Batches) -> None:
-    async def refuse(_: Trial) -> None:
-        raise DockerError("a long story\nno such container")
-
-    batches.does["observe_before"] = refuse
+    batches.does["observe_before"] = act(DockerError("a long story\nno such container"))
 
     assert batches.measure()[-1] == "one failed: the container engine stopped answering: no such container"
 
 
 @pytest.mark.parametrize("step", ["send_load", "collect"])
 def test_an_unexpected_error_is_raised_when_all_is_saved_and_undone(batches: Batches, step: str) -> None:
-    async def broken(_: Trial) -> None:
-        raise ValueError("unexpected")
-
-    batches.does[step] = broken
+    batches.does[step] = act(ValueError("unexpected"))
 
     with pytest.raises(ValueError, match="unexpected"):
         batches.measure()
@@ -256,10 +259,7 @@ def test_an_interrupt_keeps_the_reason_of_a_trial_that_failed_before(batches: Ba
         if trial.planned.variant_name == "one":
             raise TrialFailed("no memory")
 
-    async def observe(_: Trial) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    batches.does |= {"start": start, "observe_before": observe}
+    batches.does |= {"start": start, "observe_before": act(signal.SIGINT)}
 
     assert interrupted(batches, "one", "two")[-2:] == ["one failed: no memory", "two interrupted: interrupted"]
 
@@ -286,11 +286,7 @@ MAIN = threading.main_thread().ident or 0
 
 
 def test_an_interrupt_names_the_unexpected_error_that_it_hides(batches: Batches) -> None:
-    async def load(_: Trial) -> None:
-        signal.raise_signal(signal.SIGINT)
-        raise ValueError("unexpected")
-
-    batches.does["send_load"] = load
+    batches.does["send_load"] = act(signal.SIGINT, ValueError("unexpected"))
 
     with pytest.raises(KeyboardInterrupt) as caught:
         batches.measure()
@@ -299,10 +295,7 @@ def test_an_interrupt_names_the_unexpected_error_that_it_hides(batches: Batches)
 
 
 def test_an_interrupt_after_the_load_changes_nothing_that_was_measured(batches: Batches) -> None:
-    async def collect(_: Trial) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    batches.does["collect"] = collect
+    batches.does["collect"] = act(signal.SIGINT)
 
     assert interrupted(batches) == [*STEPS, "one measured: "]
 
