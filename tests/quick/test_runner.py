@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from stampede.docker.engine import ca_bundle
 from stampede.docker.redaction import LOCAL, LOCAL_ENV
 from stampede.errors import LabError
 from stampede.experiment.model import Api, Client, Database, Durations, Load, Relative
-from stampede.paths import COMPOSE_FILE, ROOT
+from stampede.paths import COMPOSE_FILE, K6, ROOT
 from stampede.plan import PlannedTrial
 from stampede.records.classes import OwnRequestClass
 from stampede.records.folder import read_trial
@@ -26,6 +27,7 @@ from stampede.run.trial import checking
 from stampede.run.trial import trial as of_trial
 from stampede.run.trial.alone import Answer
 from stampede.run.trial.compose import Composed, compose, factors_of, share_load
+from stampede.run.trial.files import bring_scripts
 from stampede.run.trial.reasons import TrialFailed
 from stampede.run.trial.trial import Trial, rate_after, worst_exit_code
 from stampede.servers.asgi import Asgi
@@ -397,3 +399,31 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
 
     with pytest.raises(LabError, match="gunicorn needed more memory than its limit of 64 MiB"):
         asyncio.run(checking.ask_for_each_class(stack, lambda _: None))
+
+
+BRINGING = """#!/bin/sh
+n=$(ls {folder} | grep -c tar)
+cat > {folder}/$n.tar
+echo "$*" >> {folder}/commands
+"""
+
+
+def test_the_scripts_that_an_engine_elsewhere_is_brought_belong_to_the_labs_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load generator runs as this user, and writes into a folder of its own."""
+    (tmp_path / "docker").write_text(BRINGING.format(folder=tmp_path))
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    container = ContainerInfo("abc", "k6", "k6-1", Machine("bench", "bench", shares_files=False))
+
+    asyncio.run(bring_scripts(container, None))
+
+    said = (tmp_path / "commands").read_text().splitlines()
+    assert said == [f"--context bench cp - abc:{folder}" for folder in ("/k6", "/results")]
+    with tarfile.open(tmp_path / "0.tar") as scripts, tarfile.open(tmp_path / "1.tar") as results:
+        found = [*scripts.getmembers(), *results.getmembers()]
+    assert {(member.uid, member.gid, member.uname) for member in found} == {(os.getuid(), os.getgid(), "")}
+    kept = {str(path.relative_to(K6)) for path in K6.rglob("*") if "__pycache__" not in path.parts}
+    assert {member.name for member in found} == kept | {"own"}
+    assert found[-1].isdir()
