@@ -216,16 +216,6 @@ def test_machines_that_cannot_share_a_network_are_named(members: list[tuple[str,
     assert [word for word in says.split(" / ") if word not in problem] == []
 
 
-def test_a_context_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real client asks a socket that nobody listens at."""
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    machine = Machine("bench", shares_files=False)
-
-    problem = problem_of(swarm.nodes_of, [machine])
-    assert problem.startswith("The engine of bench does not answer: ")
-    assert "docker context ls" in problem
-
-
 def test_images_that_differ_after_copying_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Such as images for another kind of processor: nothing starts. Images that are the same are not copied."""
     machines = three_machines(tmp_path)
@@ -244,33 +234,38 @@ Machines of one run need the same kind of processor: stampede machines\
     assert said == ["Copying b from bench-1 to laptop …"]
 
 
-def difference(used: list[tuple[str, Machine, str]]) -> str | None:
-    return images.image_difference(ContainerInfo("", name, name, machine, image=image) for name, machine, image in used)
-
-
+@pytest.mark.parametrize(
+    ("used", "difference"),
+    [
+        ([("gunicorn", 0, "1"), ("gunicorn", 1, "1")], None),
+        ([("gunicorn", 0, "1"), ("gunicorn", 1, "like 1")], None),
+        ([("gunicorn", 0, "1"), ("nginx", 2, "other")], None),
+        ([("k6", 0, "1"), ("k6-2", 0, "1"), ("k6-3", 2, "other")], "k6 has another image on bench-1 than on laptop"),
+    ],
+)
 def test_a_service_with_different_images_is_named_with_its_machines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, used: list[tuple[str, int, str]], difference: str | None
 ) -> None:
     """Ids may differ although the contents are the same, because engines store images in different ways."""
-    first, second, third = three_machines(tmp_path)
-    contents = {"sha256:1": "same", "sha256:2": "same", "sha256:3": "other"}
-    monkeypatch.setattr(images, "content_of", lambda identity, _: contents[identity])
+    machines = three_machines(tmp_path)
+    monkeypatch.setattr(images, "content_of", lambda identity, _: identity.removeprefix("like "))
 
-    assert difference([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:1")]) is None
-    assert difference([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:2")]) is None
-    assert difference([("gunicorn", first, "sha256:1"), ("nginx", third, "sha256:3")]) is None
-    assert difference([("k6", first, "sha256:1"), ("k6-2", first, "sha256:1"), ("k6-3", third, "sha256:3")]) == (
-        "k6 has another image on bench-1 than on laptop"
-    )
+    there = (ContainerInfo("", service, service, machines[at], image=identity) for service, at, identity in used)
+    assert images.image_difference(there) == difference
 
 
-def test_an_engine_that_is_stopped_is_no_engine_to_wait_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It accepts connections and never answers."""
+@pytest.mark.parametrize(("listens", "why"), [(False, ""), (True, "no answer within 1 s\n")])
+def test_an_engine_that_cannot_be_reached_or_is_stopped_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, listens: bool, why: str
+) -> None:
+    """A real client asks a socket; that of an engine that is stopped accepts connections and never answers."""
     monkeypatch.setattr(swarm, "ANSWERS_WITHIN_S", 1)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
     with socket.socket(socket.AF_UNIX) as stopped:
-        stopped.bind(str(tmp_path / "engine.sock"))
-        stopped.listen()
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
+        if listens:
+            stopped.bind(str(tmp_path / "engine.sock"))
+            stopped.listen()
         problem = problem_of(swarm.nodes_of, [Machine("bench", shares_files=False)])
 
-    assert problem.startswith("The engine of bench does not answer: no answer within 1 s\n")
+    assert problem.startswith(f"The engine of bench does not answer: {why}")
+    assert "docker context ls" in problem
