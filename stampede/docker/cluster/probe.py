@@ -27,7 +27,6 @@ IMAGE = "stampede/client:trixie"
 ANSWERS_WITHIN_S = 15
 EXCHANGES = 20
 """How many times a machine is asked for its time before the load, and again after the load."""
-TELL_AGAIN_S = 60
 LOOK_AGAIN_S = 1.0
 _READS = ("/proc/stat", "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/meminfo")
 _TELL = """\
@@ -121,7 +120,7 @@ def start_probes(machines: Sequence[Machine], say: Say) -> Iterator[dict[str, Pr
 
 @contextmanager
 def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
-    told_s: float | None = None
+    told = False
     while True:
         command = [*machine.docker, "run", "--rm", "--interactive", "--name", NAME, "--network", "none", *BOX,
                    "--label", f"{OWNER_LABEL}.probe={owner()}",
@@ -140,8 +139,8 @@ def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
             state = machine.told("inspect", "--format", "{{.State.Status}}", NAME)
             if state in ("exited", "dead"):
                 machine.told("rm", NAME)
-            if told_s is None or time.monotonic() - told_s > TELL_AGAIN_S:
-                told_s = time.monotonic()
+            if not told:
+                told = True
                 label = f'{{{{index .Config.Labels "{OWNER_LABEL}.probe"}}}}'
                 holder = machine.told("inspect", "--format", label, NAME) or "unknown"
                 say(f"Another run is measuring on {machine.name} ({holder}). "

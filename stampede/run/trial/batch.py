@@ -122,7 +122,7 @@ class Batch:
         async with AsyncExitStack() as at_end:  # the last callback is called first, whatever happens
             if self.before:
                 at_end.push_async_callback(self.before.removed)
-            at_end.push_async_exit(self._leave)
+            at_end.push_async_callback(self._leave)
             at_end.callback(self._save)
             at_end.push_async_callback(self._collect)
             async with self._watched():
@@ -282,15 +282,10 @@ class Batch:
         composed = [trial for trial in self.trials if trial.composed]
         await self._each("stopping the servers", 1, Trial.collect, "collect", only=composed)
 
-    async def _leave(self, *raised: object) -> None:
-        """Begin to remove the containers. After an error, or an interrupt, also wait until they have gone.
-
-        The engine is at work on it as soon as it was asked, also while the lab seals and shows what was measured.
-        """
+    async def _leave(self) -> None:
+        """Begin to remove the containers: the engine goes on while the lab seals and shows what was measured."""
         self.removal = asyncio.create_task(self._remove())
         await asyncio.wait([self.removal], timeout=ASKED_WITHIN_S)
-        if raised[0] or self.stop_signals:
-            await self.removed()
 
     async def removed(self) -> None:
         """Wait until the containers of this batch are removed."""
