@@ -100,13 +100,6 @@ def test_a_packed_file_that_grows_without_end_is_no_log(tmp_path: Path, monkeypa
     assert "unpack it" in caught.value.hint
 
 
-def test_a_log_has_an_end(tmp_path: Path) -> None:
-    """The limit is that of what is read, packed or not."""
-    (tmp_path / "a.log").write_bytes(b"a\n" * 5000)
-    with pytest.raises(WrongUse, match=r"a\.log has more than 1 KiB"), open_text(tmp_path / "a.log", most_bytes=1024):
-        pass
-
-
 def test_a_part_may_be_read_again() -> None:
     """What was read to find the format comes before all that follows."""
     lines = Lines(io.StringIO("a\nb\nc\n"))

@@ -82,7 +82,7 @@ class Batches:
         self.busy: Callable[[], float] = lambda: 0.0
         self.removing: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
         self.removed, self.left = 0, set[str]()
-        for name in ("start", "observe_before", "send_load", "collect"):
+        for name in ("start", "calibrate", "observe_before", "send_load", "collect"):
             monkeypatch.setattr(Trial, name, self._step(name))
         self.engine = Told()
         monkeypatch.setattr(Trial, "_there", lambda _: self._there())
@@ -252,6 +252,16 @@ def test_an_interrupt_ends_a_step_and_what_was_measured_is_kept(batches: Batches
 
     assert interrupted(batches) == [*STEPS, "one interrupted: interrupted"]
     assert time.monotonic() - began < PATIENCE_S
+
+
+def test_an_interrupt_between_trials_that_take_turns_begins_no_further_one(
+    batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Load, "computes", True)
+    monkeypatch.setattr(timing, "calibrate_s", lambda _: 1.0)
+    batches.does["calibrate"] = act(signal.SIGINT)
+
+    assert interrupted(batches, "one", "two").count("calibrate") == 1
 
 
 def test_an_interrupt_keeps_the_reason_of_a_trial_that_failed_before(batches: Batches) -> None:

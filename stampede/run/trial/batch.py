@@ -143,12 +143,11 @@ class Batch:
                 await self._each("observing the servers", 1, Trial.observe_before)
                 if self.ready:
                     await self._settle()
-                if self.ready:
-                    await self._load()
+                if ready := self.ready:
+                    await self._load([trial.planned for trial in ready])
 
-    async def _load(self) -> None:
+    async def _load(self, planned: Sequence[PlannedTrial]) -> None:
         """Start all loads at the same time, wait until the last has ended, and note what the machines did meanwhile."""
-        planned = [trial.planned for trial in self.ready]
         self.usage = usage = await asyncio.to_thread(UsageUnderLoad, self.engines)
         at = time.time() + timing.generators_up_s(planned[0].load, len(planned))
         lasts_s = (in_seconds(trial.duration) + trial.load.grace_s(trial.duration) for trial in planned)
@@ -190,20 +189,22 @@ class Batch:
             at_end.push_async_callback(keep)
             async with self._watched():
                 await self._each("starting your application", timing.up_s([trial.planned]), Trial.start)
-                only = [] if self.stop_signals else [trial]
-                await self._each("asking for each class alone", 2, lambda of: ask_for_each_class(of, say), only=only)
+                if not self.stop_signals:
+                    asking = "asking for each class alone"
+                    await self._each(asking, 2, lambda of: ask_for_each_class(of, say), only=[trial], ended_too=True)
 
     async def _each(
         self, what: str, expected_s: float, step: Callable[[Trial], Awaitable[object]], name: str = "",
-        only: Sequence[Trial] | None = None, *, at: float = 0,
+        only: Sequence[Trial] | None = None, *, at: float = 0, ended_too: bool = False,
     ) -> None:  # fmt: skip
         """Do a step for all trials that are ready at the same time, and return when it has ended for all of them.
 
-        The step begins at a moment (epoch seconds; default: at once); until then it is being started.
+        ``only``: for no others. The step begins at a moment (epoch seconds; default: at once); until then it is being
+        started. ``ended_too``: also for trials that have ended.
         """
-        began = time.monotonic()
+        began, trials = time.monotonic(), self.trials if ended_too else self.ready
         async with asyncio.TaskGroup() as group:
-            tasks = {group.create_task(each.attempt(step, name)) for each in (self.ready if only is None else only)}
+            tasks = {group.create_task(each.attempt(step, name)) for each in trials if only is None or each in only}
             while tasks:
                 _, tasks = await asyncio.wait(tasks, timeout=LOOK_EVERY_S)
                 passed_s, since_s = time.monotonic() - began, time.time() - at
@@ -280,7 +281,7 @@ class Batch:
 
     async def _collect(self) -> None:
         composed = [trial for trial in self.trials if trial.composed]
-        await self._each("stopping the servers", 1, Trial.collect, "collect", only=composed)
+        await self._each("stopping the servers", 1, Trial.collect, "collect", only=composed, ended_too=True)
 
     async def _leave(self) -> None:
         """Begin to remove the containers: the engine goes on while the lab seals and shows what was measured."""
