@@ -21,6 +21,7 @@ from stampede.records.classes import Login, OwnRequestClass
 from stampede.run.trial import alone, checking
 from stampede.run.trial.alone import Answer, Front, Session, without_sessions
 from stampede.run.trial.trial import Trial
+from stampede.servers.base import BEFORE
 from stampede.service.layer import Layer
 from tests.told import Told
 
@@ -296,7 +297,7 @@ HEALTH = {
         f"{DOES_NOT_START}KeyError: 'SHOP_KEY'", ["\n  bye\n"], [],
     ),
     "its last line": (("booting\nbye", "", ""), f"{DOES_NOT_START}bye", [], []),
-    "the command before it": (("bye", "", checking.BEFORE), "The command of application.before fails: bye", [], []),
+    "the command before it": (("bye", "", BEFORE), "The command of application.before fails: bye", [], []),
     "its health check, if it runs and is never ready": (
         ("[INFO] Booting worker", "curl: (22) The requested URL returned error: 404\nNot Found", ""),
         f"{DOES_NOT_START}the health check says curl: (22) The requested URL returned error: 404",

@@ -15,13 +15,11 @@ from stampede.records.run import USER_SERVICE
 from stampede.report.wording import shortened
 from stampede.run.trial.alone import Answer, Refusal, Session, ask, wait_for_sessions
 from stampede.run.trial.trial import Trial
-from stampede.servers.base import BESIDE
+from stampede.servers.base import BEFORE
 
 LINES = 12
 """How many lines of a log are shown."""
 MOST_BODY = 300
-BEFORE = f"{BESIDE}before"
-"""The service that runs application.before."""
 LOGGED_WITHIN_S = 1
 """How long the lab waits for what an application writes because of a request."""
 _LOGIN = ("login", "signin", "sign-in", "sso", "auth", "account")
