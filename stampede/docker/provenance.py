@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from stampede.docker.client import HERE
 from stampede.docker.commands import output
 from stampede.docker.containers import BOX, digest
-from stampede.docker.images import BASE_IMAGES, STAND_IN, digests, label
+from stampede.docker.images import BASE_IMAGES, stand_in_of
 from stampede.interruption import uninterrupted
 from stampede.paths import IN_CLONE, ROOT
 from stampede.records.folder import write_whole
@@ -52,19 +52,19 @@ def image_records(named: Mapping[str, Sequence[str]]) -> list[Image]:
 
     ``named`` lists the main packages of each image. The record repeats the versions of the main packages separately.
     """
-    ids = [found["Id"] for found in HERE.inspect("image", *named)]
+    found = HERE.inspect("image", *named)
     with uninterrupted(), ThreadPoolExecutor() as pool:
-        packages = list(pool.map(packages_of, ids))
+        packages = list(pool.map(packages_of, [image["Id"] for image in found]))
     return [
         Image(
             name=name,
-            id=identity,
-            stand_in=(label(name, STAND_IN) or None) if name in BASE_IMAGES else None,
-            digests=digests(name) if name in BASE_IMAGES else [],
+            id=image["Id"],
+            stand_in=stand_in_of(image) if name in BASE_IMAGES else None,
+            digests=image["RepoDigests"] or [] if name in BASE_IMAGES and not stand_in_of(image) else [],
             packages=inside,
             programs={package.removeprefix("python/"): inside[package] for package in for_what if package in inside},
         )
-        for (name, for_what), identity, inside in zip(named.items(), ids, packages, strict=True)
+        for (name, for_what), image, inside in zip(named.items(), found, packages, strict=True)
     ]
 
 
