@@ -1,12 +1,11 @@
 """Watch the machine: whether it is quiet before a load, and how busy it is during the load."""
 
+import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 QUIET = 0.2
 QUIET_WITHIN_S = 10
@@ -74,24 +73,34 @@ Look = Callable[[], MachineState]
 """Looks at a machine."""
 
 
-def local_state() -> MachineState:
-    """Look at the machine on which the lab runs."""
-    cpu, memory = psutil.cpu_times(), psutil.virtual_memory()
-    spent = cpu._asdict()
-    waits_us: dict[str, int | None] = {"cpu": None, "memory": None}
-    for resource in waits_us:
-        with suppress(OSError):  # a kernel without pressure stall information
-            waits_us[resource] = pressure_us(Path(f"/proc/pressure/{resource}").read_text(encoding="ascii"))
+READS = ("/proc/stat", "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/meminfo")
+"""The files in which the kernel of Linux says what ``state_of`` needs."""
+
+
+def state_of(texts: Sequence[str]) -> MachineState:
+    """Return the state of a machine, given the texts of READS; those of the pressures are empty on older kernels."""
+    stat, cpu, memory, meminfo = texts
+    # user nice system idle iowait irq softirq steal guest guest_nice, in hundredths of a second
+    spent = [int(value) / 100 for value in stat.partition("\n")[0].split()[1:]]
+    kib = dict(re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, flags=re.MULTILINE))
     return MachineState(
-        at_s=time.monotonic(),
-        total_s=sum(value for field, value in spent.items() if not field.startswith("guest")),
-        idle_s=spent["idle"] + spent.get("iowait", 0.0),
-        steal_s=spent.get("steal"),
-        cpu_waits_us=waits_us["cpu"],
-        memory_waits_us=waits_us["memory"],
-        available=memory.available,
-        memory=memory.total,
-    )
+        at_s=time.monotonic(), total_s=sum(spent[:8]), idle_s=spent[3] + spent[4], steal_s=spent[7],
+        cpu_waits_us=pressure_us(cpu), memory_waits_us=pressure_us(memory),
+        available=int(kib["MemAvailable"]) * 1024, memory=int(kib["MemTotal"]) * 1024,
+    )  # fmt: skip
+
+
+def local_state() -> MachineState:
+    """Look at the machine on which the lab runs. Raise OSError unless it runs Linux."""
+    texts = []
+    for path in READS:
+        try:
+            texts.append(Path(path).read_text(encoding="ascii"))
+        except OSError:
+            if "pressure" not in path:
+                raise
+            texts.append("")
+    return state_of(texts)
 
 
 def busy_share(looks: Iterable[Look]) -> float:
@@ -102,11 +111,12 @@ def busy_share(looks: Iterable[Look]) -> float:
 
 
 def is_busy() -> bool:
-    """Whether other programs keep the machine busy, so that it is not quiet within SOON_S."""
+    """Whether other programs keep this machine busy, so that it is not quiet within SOON_S; False without Linux."""
     began = time.monotonic()
-    while busy_share([local_state]) > QUIET:
-        if time.monotonic() - began > SOON_S:
-            return True
+    with suppress(OSError):
+        while busy_share([local_state]) > QUIET:
+            if time.monotonic() - began > SOON_S:
+                return True
     return False
 
 
