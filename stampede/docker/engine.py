@@ -10,11 +10,14 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from stampede.docker.client import HERE, DockerError
+from stampede.docker.client import HERE, DockerError, Machine
 from stampede.docker.commands import ANSWERS_WITHIN_S, Say, run_command
 from stampede.docker.facts import PLATFORM, ask_engine
+from stampede.docker.machine_usage import local_state
 from stampede.errors import LabError
 from stampede.paths import TOOLS
 from stampede.plan.placement import MemoryBudgets
@@ -52,26 +55,21 @@ def engine_cores() -> int:
     return (engine and engine.cores) or os.cpu_count() or 1
 
 
-def memory_budget() -> MemoryBudget:
-    """Return the memory of the machine that containers run on.
+def memory_budgets(machines: Sequence[Machine] = ()) -> MemoryBudgets | None:
+    """Return the memory of the machines that containers run on; without machines: that of the engine, if it is known.
 
-    If the engine runs on another machine, its free memory is unknown, so all of its memory counts as available.
+    The free memory of a machine elsewhere is unknown, so all of its memory counts as available.
     """
-    import psutil  # noqa: PLC0415  # an extra, which a plan without an engine does without
-
-    memory, engine = psutil.virtual_memory(), ask_engine()
-    here_mib = memory.total // 2**20
-    total_mib = (engine and engine.memory_mib) or here_mib
-    elsewhere = abs(total_mib - here_mib) > 0.01 * here_mib
-    return MemoryBudget(total_mib, total_mib if elsewhere else memory.available // 2**20)
-
-
-def own_memory() -> MemoryBudgets | None:
-    """Return the memory for a plan on the lab's own engine; None without psutil, which the core lacks."""
-    try:
-        return MemoryBudgets([HERE], [memory_budget()])
-    except ModuleNotFoundError:
-        return None
+    if machines:
+        totals = [machine.info()["MemTotal"] // 2**20 for machine in machines]
+        return MemoryBudgets(machines, [MemoryBudget(total, total) for total in totals])
+    engine, total_mib, available_mib = ask_engine(), 0, 0
+    with suppress(OSError):  # this machine does not run Linux
+        here = local_state()
+        total_mib, available_mib = here.memory // 2**20, here.available // 2**20
+    if engine and engine.memory_mib and abs(engine.memory_mib - total_mib) > 0.01 * total_mib:
+        total_mib = available_mib = engine.memory_mib
+    return MemoryBudgets([HERE], [MemoryBudget(total_mib, available_mib)]) if total_mib else None
 
 
 def ca_bundle() -> str:

@@ -46,8 +46,8 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
 
     While another run measures, its containers take up memory. So the plan is laid out when that run has ended.
     """
-    from stampede.docker.cluster.ready import memory_budgets  # noqa: PLC0415
     from stampede.docker.doctor import make_ready  # noqa: PLC0415
+    from stampede.docker.engine import memory_budgets  # noqa: PLC0415
     from stampede.docker.images import images_of  # noqa: PLC0415
     from stampede.run.machine_lock import machine_lock  # noqa: PLC0415
     from stampede.run.results import check_room  # noqa: PLC0415

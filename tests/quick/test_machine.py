@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -24,7 +23,7 @@ from inline_snapshot import snapshot
 
 from stampede.docker import client, commands, doctor, engine, facts, images, machine_usage, processor, provenance
 from stampede.docker.cluster.ready import find_machine
-from stampede.docker.engine import memory_budget
+from stampede.docker.engine import memory_budgets
 from stampede.errors import LabError
 from stampede.paths import TOOLS
 from stampede.servers.limits import MemoryBudget
@@ -455,22 +454,28 @@ def test_the_engine_is_asked_once_what_it_is(path: Path, said: list[str]) -> Non
     log = engine_says(path, NCPU=3, MemTotal=2**32, MemoryLimit=True)
 
     engine.check_limits(said.append)
-    found = engine.engine_cores(), memory_budget().total_mib, find_machine().shares_files
+    found = engine.engine_cores(), budget().total_mib, find_machine().shares_files
 
     assert found == (3, 4096, True)
     assert [line for line in log.read_text().splitlines() if line.startswith("info")] == ["info --format {{json .}}"]
+
+
+def budget() -> MemoryBudget:
+    found = memory_budgets()
+    assert found
+    return found.budgets[0]
 
 
 def test_of_an_engine_elsewhere_all_memory_is_taken_for_available_and_without_one_that_of_this_machine(
     path: Path,
 ) -> None:
     total_mib = psutil.virtual_memory().total // 2**20
-    here = memory_budget()
+    here = budget()
     engine_says(path, MemTotal=3 * 2**30)
 
     assert here.total_mib == total_mib
     assert 0 < here.available_mib <= total_mib
-    assert memory_budget() == MemoryBudget(total_mib=3072, available_mib=3072)
+    assert budget() == MemoryBudget(total_mib=3072, available_mib=3072)
 
 
 FLAGS = "flags\t\t: fpu sse4_2 popcnt avx avx2 fma bmi1 bmi2 abm\n"
@@ -553,8 +558,6 @@ def macos(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(io, "open", open_here)
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 12)
-    monkeypatch.setattr(psutil, "cpu_count", lambda: 12)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=2**35, available=2**34))
     for name, told in {"system": "Darwin", "node": "laptop.local", "machine": "arm64", "processor": "arm"}.items():
         monkeypatch.setattr(platform, name, lambda told=told: told)
     engine_says(path, Name="docker-desktop", OperatingSystem="Docker Desktop", Architecture="aarch64", NCPU=4,
@@ -567,7 +570,7 @@ def test_on_a_host_without_linux_s_files_the_machine_is_that_of_the_engine() -> 
     machine = find_machine()
 
     assert (machine.name, machine.shares_files) == ("docker-desktop", False)
-    assert (engine.engine_cores(), memory_budget()) == (4, MemoryBudget(total_mib=8192, available_mib=8192))
+    assert (engine.engine_cores(), budget()) == (4, MemoryBudget(total_mib=8192, available_mib=8192))
     assert processor.problem() is None
     assert not machine_usage.is_busy()
 

@@ -14,12 +14,11 @@ from stampede.docker.cluster.probe import IMAGE as PROBE_IMAGE
 from stampede.docker.cluster.probe import Probe, start_probes
 from stampede.docker.cluster.swarm import check_joined, nodes_of
 from stampede.docker.commands import Say
-from stampede.docker.engine import engine_cores, memory_budget, plugin_version
+from stampede.docker.engine import engine_cores, plugin_version
 from stampede.docker.facts import ask_engine
 from stampede.docker.processor import cpuinfo, model_name
-from stampede.plan.placement import MemoryBudgets, server_machines
+from stampede.plan.placement import server_machines
 from stampede.records.run import Host, RunMachine, cores_named
-from stampede.servers.limits import MemoryBudget
 
 
 @contextmanager
@@ -62,14 +61,6 @@ def cores_for_servers(machines: Sequence[Machine]) -> int:
         cores_named(machine.cpuset) if machine.cpuset else machine.info()["NCPU"]
         for machine in server_machines(machines)
     )
-
-
-def memory_budgets(machines: Sequence[Machine]) -> MemoryBudgets:
-    """Return the memory of the machines of a run; without machines: that of the engine."""
-    if not machines:
-        return MemoryBudgets([HERE], [memory_budget()])
-    totals = [machine.info()["MemTotal"] // 2**20 for machine in machines]
-    return MemoryBudgets(machines, [MemoryBudget(total, total) for total in totals])
 
 
 @contextmanager
