@@ -56,7 +56,7 @@ def read_bytes(path: Path, *, most_bytes: int = MIB) -> bytes:
     with open_regular(path) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
-        raise WrongUse(f"{path} has more than {_size(most_bytes)}, so it is not read.",
+        raise WrongUse(f"{path} has more than {most_bytes / MIB:g} MiB, so it is not read.",
                        hint="Name a smaller file, or shorten this one.")  # fmt: skip
     return content
 
@@ -211,9 +211,3 @@ def _check(mode: int, *, may_be_pipe: bool) -> None:
         raise OSError(errno.EISDIR, "Is a directory")
     if not (stat.S_ISREG(mode) or (may_be_pipe and stat.S_ISFIFO(mode))):
         raise OSError(errno.EINVAL, "It is a device" if may_be_pipe else "It is a pipe or a device")
-
-
-def _size(count: int) -> str:
-    """Return a number of bytes in the largest unit in which it is whole, e.g. ``1 MiB``."""
-    power = next(power for power in (20, 10, 0) if count % (1 << power) == 0)
-    return f"{count >> power:,} {({20: 'MiB', 10: 'KiB', 0: 'bytes'})[power]}"

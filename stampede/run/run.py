@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stampede.docker import leftovers, provenance
 from stampede.docker.cluster.engines import Engines
-from stampede.docker.cluster.ready import check_reachable, engines_on, find_machine, machine_records, server_host
+from stampede.docker.cluster.ready import check_reachable, describe_host, engines_on, find_machine, machine_records
 from stampede.docker.commands import Say
 from stampede.docker.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
 from stampede.docker.machine_usage import Progress
@@ -66,7 +66,7 @@ def run_plan(
             packages = {image.name: image.packages for image in sorted(images, key=lambda image: image.name)}
             record = record_of(
                 request.name, request.experiment, plan, full=request.options.full, command=request.command,
-                host=server_host(engines), git=provenance.git_state(),
+                host=describe_host(machines[0], engines.probes.get(machines[0].name)), git=provenance.git_state(),
                 images=provenance.image_records(BASE_IMAGES | packages),
             ).model_copy(update={
                 "until_decided": request.options.budget_s is not None, "machines": machine_records(engines),

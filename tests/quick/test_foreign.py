@@ -14,7 +14,7 @@ import pytest
 
 from stampede import foreign
 from stampede.errors import WrongUse
-from stampede.foreign import LONGEST_LINE, TOO_LONG, Lines, open_text, parse_json, parse_python, read_text
+from stampede.foreign import LONGEST_LINE, MIB, TOO_LONG, Lines, open_text, parse_json, parse_python, read_text
 
 
 def _read(lines: Lines, size: int) -> str:
@@ -34,10 +34,10 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
 
 def test_a_file_that_is_too_large_is_named_with_the_limit(tmp_path: Path) -> None:
     """A file may have exactly the limit."""
-    (tmp_path / "conf").write_bytes(b"a" * 2048)
-    assert len(read_text(tmp_path / "conf", most_bytes=2048)) == 2048
-    with pytest.raises(WrongUse, match=r"conf has more than 1 KiB"):
-        read_text(tmp_path / "conf", most_bytes=1024)
+    (tmp_path / "conf").write_bytes(b"a" * 2 * MIB)
+    assert len(read_text(tmp_path / "conf", most_bytes=2 * MIB)) == 2 * MIB
+    with pytest.raises(WrongUse, match=r"conf has more than 1 MiB"):
+        read_text(tmp_path / "conf")
 
 
 def test_no_device_pipe_or_folder_is_a_small_file(tmp_path: Path) -> None:

@@ -78,12 +78,6 @@ def engines_on(machines: tuple[Machine, ...], images: Sequence[str], say: Say) -
         yield Engines(machines, probes)
 
 
-def server_host(engines: Engines) -> Host:
-    """Describe the machine on which servers run: the first of them, if there are several."""
-    first = engines.machines[0]
-    return describe_host(first, engines.probes.get(first.name))
-
-
 def describe_host(machine: Machine, probe: Probe | None = None) -> Host:
     """Describe a machine; without a probe, the processor of one elsewhere has the name of its architecture."""
     info = machine.info()
