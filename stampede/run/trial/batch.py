@@ -50,7 +50,9 @@ def measure_plan(
     with asyncio.Runner() as runner:
         try:
             for planned in plan.batches:
-                batch = Batch.of(planned, run_folder, progress, engines, before=batch)
+                turns = asyncio.Semaphore(AT_ONCE)
+                trials = [Trial(each, run_folder, len(planned), engines, turns) for each in planned]
+                batch = Batch(trials, engines, progress, before=batch)
                 _run(runner, batch, batch.measure())
                 yield batch.records
         finally:
@@ -66,7 +68,7 @@ def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines, sa
     """
     own = [trial for trial in plan.trials if trial.variant.workload and trial.variant_name == TODAY]
     if own:
-        batch = Batch.of(own[:1], run_folder, progress, engines)
+        batch = Batch([Trial(own[0], run_folder, 1, engines)], engines, progress)
         with asyncio.Runner() as runner:
             _run(runner, batch, batch.check(say))
 
@@ -101,16 +103,6 @@ class Batch:
     usage: UsageUnderLoad | None = None
     records: list[TrialRecord] = field(default_factory=list)
     removal: "asyncio.Task[None] | None" = None
-
-    @classmethod
-    def of(
-        cls, planned: Sequence[PlannedTrial], run_folder: Path, progress: Progress, engines: Engines,
-        before: "Batch | None" = None,
-    ) -> "Batch":  # fmt: skip
-        """Return the batch of planned trials that comes after another."""
-        turns = asyncio.Semaphore(AT_ONCE)
-        trials = [Trial(each, run_folder, len(planned), engines, turns) for each in planned]
-        return cls(trials, engines, progress, before)
 
     @property
     def ready(self) -> list[Trial]:
