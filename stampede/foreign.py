@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 MIB = 1 << 20
-MOST_LOG_BYTES = 1 << 40
-"""A log may have so many bytes, after it was unpacked."""
 LONGEST_LINE = 1 << 16
 """A line with more characters is not read: :data:`TOO_LONG` stands in its place."""
 TOO_LONG = f"(a line of more than {LONGEST_LINE:,} characters)"
@@ -58,7 +56,7 @@ def read_bytes(path: Path, *, most_bytes: int = MIB) -> bytes:
     with open_regular(path) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
-        raise WrongUse(f"{path} has more than {_size(most_bytes)}, so it is not read.",
+        raise WrongUse(f"{path} has more than {most_bytes / MIB:g} MiB, so it is not read.",
                        hint="Name a smaller file, or shorten this one.")  # fmt: skip
     return content
 
@@ -108,15 +106,15 @@ def unreadable(path: Path, error: Exception) -> WrongUse:
 
 
 @contextmanager
-def open_text(path: Path, *, most_bytes: int = MOST_LOG_BYTES) -> Iterator["Lines"]:
+def open_text(path: Path) -> Iterator["Lines"]:
     """Yield the lines of a log, which may be packed with gzip or come through a pipe; ``-`` is standard input.
 
-    Raise WrongUse if the file is a device or a folder, if it cannot be read, or if reading it reaches more than
-    ``most_bytes`` or more than MOST_TIMES its packed size.
+    Raise WrongUse if the file is a device or a folder, if it cannot be read, or if it unpacks to more than MOST_TIMES
+    its size.
     """
     try:
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else open_regular(path, may_be_pipe=True) as file:
-            packed = _Counted(path, file, most_bytes)
+            packed = _Counted(path, file)
             stream = io.BufferedReader(packed, _BLOCK)
             for packed_as, unpacks in _UNPACKS.items():
                 if stream.peek(4).startswith(packed_as):
@@ -124,7 +122,7 @@ def open_text(path: Path, *, most_bytes: int = MOST_LOG_BYTES) -> Iterator["Line
             start = stream.peek(2)[:2]
             if start == b"\x1f\x8b":
                 unpacked = gzip.GzipFile(fileobj=stream)
-                stream = io.BufferedReader(_Counted(path, unpacked, most_bytes, packed), _BLOCK)
+                stream = io.BufferedReader(_Counted(path, unpacked, packed), _BLOCK)
                 start = stream.peek(2)[:2]
             encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
             yield Lines(io.TextIOWrapper(stream, encoding, "replace"))
@@ -189,10 +187,10 @@ _UNPACKS = {b"BZh": "bzcat", b"\xfd7zX": "xzcat", b"\x28\xb5\x2f\xfd": "zstdcat"
 
 
 class _Counted(io.RawIOBase):
-    """A stream that ends with WrongUse after so many bytes; an unpacked one also after too many times its source's."""
+    """A stream that counts its bytes; an unpacked one ends with WrongUse after too many times those of its source."""
 
-    def __init__(self, path: Path, source: IO[bytes] | gzip.GzipFile, most: int, of: "_Counted | None" = None) -> None:
-        self.count, self._path, self._source, self._most, self._of = 0, path, source, most, of
+    def __init__(self, path: Path, source: IO[bytes] | gzip.GzipFile, of: "_Counted | None" = None) -> None:
+        self.count, self._path, self._source, self._of = 0, path, source, of
 
     def readable(self) -> bool:
         """Say that the stream can be read."""
@@ -202,8 +200,6 @@ class _Counted(io.RawIOBase):
         """Read into a buffer. Raise WrongUse if that was too much."""
         count = self._source.readinto(buffer)  # type: ignore[union-attr]  # files and packed files have it
         self.count += count
-        if self.count > self._most:
-            raise WrongUse(f"{self._path} has more than {_size(self._most)}.", hint="Name a part of the log.")
         if self._of and self.count > max(FREE_BYTES, MOST_TIMES * self._of.count):
             raise WrongUse(f"{self._path} unpacks to more than {MOST_TIMES} times its size, as no log does.",
                            hint="If it is a log, unpack it, and name the unpacked file.")  # fmt: skip
@@ -215,9 +211,3 @@ def _check(mode: int, *, may_be_pipe: bool) -> None:
         raise OSError(errno.EISDIR, "Is a directory")
     if not (stat.S_ISREG(mode) or (may_be_pipe and stat.S_ISFIFO(mode))):
         raise OSError(errno.EINVAL, "It is a device" if may_be_pipe else "It is a pipe or a device")
-
-
-def _size(count: int) -> str:
-    """Return a number of bytes in the largest unit in which it is whole, e.g. ``1 MiB``."""
-    power = next(power for power in (40, 30, 20, 10, 0) if count % (1 << power) == 0)
-    return f"{count >> power:,} {({40: 'TiB', 30: 'GiB', 20: 'MiB', 10: 'KiB', 0: 'bytes'})[power]}"

@@ -106,47 +106,58 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer, unless the request does not name this machine: then a page of another site has sent it."""
+        asked = urlsplit(self.path)
         if not self._names_this_machine():
             self.send_error(HTTPStatus.FORBIDDEN)
             return
-        asked = urlsplit(self.path)
-        with self._answering():
-            try:
-                response = self.server.get(asked.path, dict(parse_qsl(asked.query)))
-            except LabError as error:
-                response = Response(f"{error.message}\n{error.hint}\n", "text/plain", HTTPStatus.BAD_REQUEST)
-            self._send(response)
+        self._answer(
+            lambda: self.server.get(asked.path, dict(parse_qsl(asked.query))),
+            lambda error: Response(f"{error.message}\n{error.hint}\n", "text/plain", HTTPStatus.BAD_REQUEST),
+        )
 
     def do_POST(self) -> None:
         """Do what was asked for, unless the request is not one of our own page."""
+        post, size = self.server.post, self.headers.get("Content-Length", "")
         own = self.headers.get("Origin") == f"http://{self.headers.get('Host')}" and self._names_this_machine()
-        size = self.headers.get("Content-Length", "")
-        if not (self.server.post and own and self.headers.get("Content-Type") == "application/json"):
+        if not (post and own and self.headers.get("Content-Type") == "application/json"):
             self.send_error(HTTPStatus.FORBIDDEN)
             return
         if not (size.isascii() and size.isdecimal() and int(size) <= MOST_POSTED):
             self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
             return
-        try:
+        content = None
+        with suppress(ValueError):
             content = json.loads(self.rfile.read(int(size)))
-        except ValueError:
-            content = None
         if not isinstance(content, dict):
             self.send_error(HTTPStatus.BAD_REQUEST)
             return
-        with self._answering():
-            response = Response.json({})
-            try:
-                self.server.post(urlsplit(self.path).path, content)
-            except LabError as error:
-                response = Response.json({"message": error.message, "hint": error.hint}, HTTPStatus.BAD_REQUEST)
-            self._send(response)
 
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        """Tell the page of a mistake of ours, so that it does not look as if the lab had ended."""
+        def done() -> Response:
+            post(urlsplit(self.path).path, content)
+            return Response.json({})
+
+        self._answer(
+            done,
+            lambda error: Response.json({"message": error.message, "hint": error.hint}, HTTPStatus.BAD_REQUEST),
+        )
+
+    def _answer(self, ask: Callable[[], Response | None], refusal: Callable[[LabError], Response]) -> None:
+        """Answer. Tell the page of a mistake of ours, too, so that it does not look as if the lab had ended."""
         try:
-            yield
+            try:
+                response = ask()
+            except LabError as error:
+                response = refusal(error)
+            if not response:
+                self.send_error(HTTPStatus.NOT_FOUND)
+                return
+            content = response.text.encode()
+            self.send_response(response.status)
+            self.send_header("Content-Type", f"{response.kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(content)
         except ConnectionError:
             raise
         except Exception:
@@ -159,18 +170,6 @@ class _Handler(BaseHTTPRequestHandler):
             return urlsplit(f"//{self.headers.get('Host')}").hostname in NAMES
         except ValueError:
             return False
-
-    def _send(self, response: Response | None) -> None:
-        if not response:
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return
-        content = response.text.encode()
-        self.send_response(response.status)
-        self.send_header("Content-Type", f"{response.kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""

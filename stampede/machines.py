@@ -1,6 +1,5 @@
 """The command ``stampede machines``: what each machine of a cluster has, and whether they are in one swarm."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +8,8 @@ from rich.table import Table
 
 from stampede.docker.cluster.engines import offset_s
 from stampede.docker.cluster.images import content_of
-from stampede.docker.cluster.machines import machines_of
 from stampede.docker.cluster.probe import IMAGE, start_probes
-from stampede.docker.cluster.ready import describe_host, use_cluster
+from stampede.docker.cluster.ready import describe_host, use_machines
 from stampede.docker.cluster.swarm import check_joined, nodes_of
 from stampede.errors import LabError
 from stampede.terminal import out, say
@@ -25,8 +23,7 @@ def check_machines(
     for heading in ("machine", "role", "engine", "cores", "GiB", "kernel", "processor", "clock, ms"):
         table.add_column(heading, justify="right" if heading in ("cores", "GiB", "clock, ms") else "left")
     lacks = []
-    with use_cluster(file) as cluster:
-        machines = machines_of(cluster)
+    with use_machines(file) as machines:
         nodes = nodes_of(machines)
         # the first run copies the image of the probes
         with start_probes([machine for machine in machines if content_of(IMAGE, machine)], say) as probes:
@@ -39,7 +36,7 @@ def check_machines(
                     clock = f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"
                 size = str(host.cores), f"{host.memory_gib:g}"
                 table.add_row(machine.name, machine.role, host.engine, *size, host.kernel, host.cpu, clock)
-                if json.loads(machine.run("info", "--format", "{{json .}}"))["MemoryLimit"] is False:
+                if machine.info()["MemoryLimit"] is False:
                     lacks.append(f"the engine of {machine.name} cannot limit the memory of containers")
                 if machine.cpuset and int(machine.cpuset.rpartition("-")[2]) >= host.cores:
                     which = f"containers may use {machine.cpuset}"

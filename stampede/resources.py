@@ -1,4 +1,4 @@
-"""What a container may use, as the files that deploy it or the kernel say: cores, memory, replicas and balancing.
+"""What a container may use, as the files that deploy it or the kernel say: cores, memory and replicas.
 
 Kubernetes, Helm's values, Compose and systemd each have their own words and units; here they become the keys of the
 lab's files. A file that is silent leaves the key out: requests of Kubernetes, for instance, limit nothing.
@@ -7,7 +7,6 @@ lab's files. A file that is silent leaves the key out: requests of Kubernetes, f
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +19,8 @@ from stampede.foreign import read_text
 from stampede.records.run import cores_named
 from stampede.servers.program import SERVES
 
-Found = Mapping[str, tuple[float | str, str]]
-"""``cpus`` in cores on average, ``memory_mib``, ``replicas`` and ``balance``, each with the place that says it."""
+Found = Mapping[str, tuple[float, str]]
+"""``cpus`` in cores on average, ``memory_mib`` and ``replicas``, each with the place that says it."""
 
 HINT = "--limits k8s/web.yaml, or another Kubernetes deployment, Compose file or unit of systemd that has limits."
 MOST_NAMED = 3
@@ -31,23 +30,14 @@ LEAST = {"cpus": 0.01, "memory_mib": 64}
 """Less than this the lab gives to no container."""
 _MULTIPLES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
               "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}  # fmt: skip
-_BALANCES = {
-    "round_robin": "round_robin", "roundrobin": "round_robin", "wrr": "round_robin", "least_conn": "least_conn",
-    "leastconn": "least_conn", "p2c": "random_two_least_conn", "least_request": "random_two_least_conn",
-    "ewma": "round_robin",
-}  # fmt: skip
-"""How ingress-nginx, HAProxy, Traefik and Envoy call the policies. EWMA knows nothing of the
-requests under way, so that requests wait as with round robin, or longer (docs/experiments/two-choices.md)."""
 WEB = re.compile(r"web|app|api|server|backend|django|flask|fastapi|site|\bmain\b")
 OTHERS = re.compile(
     r"\b(celery\w*|\w*worker|beat|housekeeping|scheduler|cron|migrat\w*|nginx|redis|valkey|postgres\w*|mysql|mariadb|mongo\w*|rabbitmq|"
     r"kafka|elasticsearch|memcached|envoy|haproxy|traefik|caddy|prometheus|grafana|flower|minio|db|database)\b"
 )
 """Containers beside the application."""
-_IN_PRODUCTION, _FOR_DEVELOPMENT = (
-    re.compile(r"prod"),
-    re.compile(r"\b(dev|devel\w*|local|test\w*|debug|staging|ci|examples?)\b"),
-)
+_IN_PRODUCTION = re.compile(r"prod")
+_FOR_DEVELOPMENT = re.compile(r"\b(dev|devel\w*|local|test\w*|debug|staging|ci|examples?)\b")
 _POD_KINDS = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Rollout", "Pod", "Service", "List",
               "DeploymentConfig", "Template")  # fmt: skip
 """The objects of Kubernetes and OpenShift that have containers; a Service is that of Knative."""
@@ -119,33 +109,14 @@ def of_compose_service(said: Mapping[str, Any], place: str) -> Found:
     return _placed({"cpus": _least(cores), "memory_mib": _least(memory), "replicas": replicas}, place)
 
 
-def _unit(name: str, text: str, files: Sequence[tuple[str, str]]) -> Container:
-    """Return what a unit of systemd may use, with its drop-ins and its slice."""
-    slices = re.findall(r"^\s*Slice\s*=\s*(\S+)", text, re.MULTILINE)
-    belongs = [other for other, _ in files if f"/{name.rpartition('/')[2]}.d/" in f"/{other}"
-               or any(f"/{each}" in f"/{other}" for each in slices)]  # fmt: skip
-    found: dict[str, tuple[float | str, str]] = {}
-    for place, said in [(name, text), *((other, said) for other, said in files if other in belongs)]:
-        keys = dict(re.findall(r"^\s*(\w+)\s*=\s*(\S+)", said, re.MULTILINE))
-        percent = re.fullmatch(r"([\d.]+)%", keys.get("CPUQuota", ""))
-        cores = [float(percent[1]) / 100 if percent else None, _cores_of(keys.get("AllowedCPUs"))]
-        memory = _mib(keys.get("MemoryMax") or keys.get("MemoryLimit"), binary=True)
-        for key, (value, at) in _placed({"cpus": _least(cores), "memory_mib": memory}, place).items():
-            found[key] = min(found.get(key, (inf, "")), (value, at), key=lambda pair: float(pair[0]))
-    return Container(name, text, name, found)
-
-
-def balance_in(files: Iterable[tuple[str, str]]) -> Found:
-    """Return how an ingress or a mesh chooses among the pods, as far as the lab's balancers can do it."""
-    for name, text in files:
-        pattern = (r"^\s*[\"']?(?:[\w.-]+/)?(?:load-balance|balance-algorithm|load-balancer-strategy|strategy|simple)"
-                   r"[\"']?\s*:\s*[\"']?(\w+)")  # fmt: skip
-        if re.search(r"^kind:\s*(Ingress\w*|ConfigMap|DestinationRule|TraefikService)\b", text, re.MULTILINE):
-            for word in re.findall(pattern, text, re.MULTILINE):
-                if policy := _BALANCES.get(word.lower()):
-                    like = f": {word}, which round robin is nearest to" if word.lower() == "ewma" else ""
-                    return {"balance": (policy, f"{name}{like}")}
-    return {}
+def _unit(name: str, text: str, files: Iterable[tuple[str, str]]) -> Container:
+    """Return what a unit of systemd may use; its drop-ins come after it, so that they count."""
+    drop_ins = [said for other, said in files if f"/{name.rpartition('/')[2]}.d/" in f"/{other}"]
+    keys = dict(re.findall(r"^\s*(\w+)\s*=\s*(\S+)", "\n".join([text, *drop_ins]), re.MULTILINE))
+    percent = re.fullmatch(r"([\d.]+)%", keys.get("CPUQuota", ""))
+    cores = _least([float(percent[1]) / 100 if percent else None, _cores_of(keys.get("AllowedCPUs"))])
+    memory = _mib(keys.get("MemoryMax") or keys.get("MemoryLimit"), binary=True)
+    return Container(name, text, name, _placed({"cpus": cores, "memory_mib": memory}, name))
 
 
 def choose_container(containers: Iterable[Container], first: str = "", name: str = "") -> tuple[Found, str]:
@@ -199,14 +170,13 @@ def read_resources(path: Path) -> Found:
     """
     found, problem = of_cgroup(), ""
     if str(path) != "cgroup":
-        beside = [*path.parent.glob(f"{path.name}.d/*.conf"), *path.parent.glob("*.slice")]
-        files = [(str(each.relative_to(path.parent)), read_text(each)) for each in (path, *beside)]
+        drop_ins = sorted(path.parent.glob(f"{path.name}.d/*.conf"))
+        files = [(str(each.relative_to(path.parent)), read_text(each)) for each in (path, *drop_ins)]
         containers = list(containers_in(files))
         if re.search(r"^services:", files[0][1], re.MULTILINE):
             with suppress(ValueError):  # as it stands there, if Compose cannot resolve it
                 containers = list(compose_containers(config([path])[0]["services"], path.name))
         found, problem = choose_container(containers)
-        found = {**balance_in(files), **found}
     if not {"cpus", "memory_mib"} & found.keys():
         raise WrongUse(f"{problem or f'{path} limits neither cores nor memory'}.", hint=HINT)
     return found
@@ -214,31 +184,29 @@ def read_resources(path: Path) -> Found:
 
 def of_cgroup(root: Path = Path("/")) -> Found:
     """Return what the cgroup of this process may use, version 2 or 1: the least of all cgroups that it is in."""
+
+    def read(path: Path) -> str:
+        with suppress(OSError, UnicodeDecodeError):
+            return path.read_text(encoding="utf-8").strip()
+        return ""
+
     cores: list[float | None] = []
     memory: list[float | None] = []
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        base = root / "sys/fs/cgroup" / controllers.partition("=")[2] if "=" in controllers else (
-            root / "sys/fs/cgroup" / controllers)  # fmt: skip
+        base = root / "sys/fs/cgroup" / (controllers.partition("=")[2] or controllers)
         for folder in [base / path.strip("/"), *(base / path.strip("/")).parents]:
-            if not folder.is_relative_to(base):
+            if not folder.is_relative_to(base):  # a container may see its own cgroup as the root
                 break
-            quota, period = [*_read(folder / "cpu.max").split(), "", ""][:2]  # a container may see its own as the root
-            cores.append(float(quota) / float(period) if quota.isdecimal() else None)
-            quota, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
-            cores.append(float(quota) / float(period) if quota.isdecimal() and period.isdecimal() else None)
-            memory += [_mib(_read(folder / name), binary=True) for name in ("memory.max", "memory.limit_in_bytes")]
+            of_version_1 = f"{read(folder / 'cpu.cfs_quota_us')} {read(folder / 'cpu.cfs_period_us')}"
+            found = [re.fullmatch(r"(\d+) (\d+)", each) for each in (read(folder / "cpu.max"), of_version_1)]
+            cores += [int(each[1]) / int(each[2]) for each in found if each]
+            memory += [_mib(read(folder / name), binary=True) for name in ("memory.max", "memory.limit_in_bytes")]
     least = {"cpus": _least(cores), "memory_mib": _least([each for each in memory if each and each < 2**30])}
     return _placed(least, "the cgroup of this command")
 
 
-def _read(path: Path) -> str:
-    with suppress(OSError, UnicodeDecodeError):
-        return path.read_text(encoding="utf-8").strip()
-    return ""
-
-
-def _placed(found: Mapping[str, float | None], place: str) -> dict[str, tuple[float | str, str]]:
+def _placed(found: Mapping[str, float | None], place: str) -> Found:
     return {key: (int(value) if value == int(value) else value, place) for key, value in found.items()
             if value and value >= LEAST.get(key, 1)}  # fmt: skip
 

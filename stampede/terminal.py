@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from math import isfinite
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
@@ -89,7 +88,10 @@ def say(text: str) -> None:
 
 def print_json(values: Mapping[str, object]) -> None:
     """Print values as one line of JSON, with the number of its schema, which changes if a key gets another meaning."""
-    write_json(json.dumps(_finite({"schema": JSON_SCHEMA, **values}), ensure_ascii=False, allow_nan=False))
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415  # other commands start faster
+
+    finite = to_jsonable_python({"schema": JSON_SCHEMA, **values}, inf_nan_mode="null")
+    write_json(json.dumps(finite, ensure_ascii=False, allow_nan=False))
 
 
 def write_json(text: str) -> None:
@@ -108,15 +110,6 @@ def _write(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         out.on_broken_pipe()
-
-
-def _finite(values: object) -> object:
-    """Return values with None in the place of numbers that JSON does not have."""
-    if isinstance(values, dict):
-        return {key: _finite(value) for key, value in values.items()}
-    if isinstance(values, list | tuple):
-        return [_finite(value) for value in values]
-    return None if isinstance(values, float) and not isfinite(values) else values
 
 
 def print_plan(console: Console, name: str, planned: "Plan", expected_s: int, budget_s: float | None = None) -> None:

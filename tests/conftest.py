@@ -24,35 +24,17 @@ from python_on_whales import DockerClient
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from stampede import cli
-from stampede.advise import commands
-from stampede.cli import experiments, machine, reading
+from stampede import cli, terminal
 from stampede.docker.containers import OWNER_LABEL
-from stampede.logs.diagnose import commands as diagnose_commands
 from stampede.paths import ROOT
 from stampede.pipeline import derive
 from stampede.records.checksums import seal
 from stampede.run.machine_lock import LOCK
-from stampede.terminal import Plain
 from tests.boxes import BoxOf, boxes
 from tests.synthetic import Request, make_run
 
-PARTS = (
-    "stampede",
-    "experiments",
-    "lessons",
-    "k6",
-    "clients",
-    "servers",
-    "idle-thread",
-    "probe",
-    "nginx",
-    "haproxy",
-    "mariadb",
-    "tools",
-    "docker-compose.yml",
-    ".dockerignore",
-)
+PARTS = ("stampede", "experiments", "lessons", "k6", "clients", "servers", "idle-thread", "probe", "nginx", "haproxy",
+         "mariadb", "tools", "docker-compose.yml", ".dockerignore")  # fmt: skip
 hypothesis.settings.register_profile("patient", deadline=None)  # no test asserts how fast this machine is
 hypothesis.settings.load_profile("patient")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background ignores Ctrl-C
@@ -170,18 +152,12 @@ class Lab:
         assert self.root == ROOT
         assert not self.before
         out, err = io.StringIO(), io.StringIO()
-        narrow = Plain(width=80, highlight=False, emoji=False)
         with (
             patch.dict(os.environ, NARROW | self.environment),
             patch.object(sys, "argv", ["stampede", *self._with_results(*arguments)]),
             patch.object(cli, "app", APP),  # Typer would build all commands again
             patch.object(cli, "heed_signals"),
-            patch.object(cli, "out", narrow),
-            patch.object(experiments, "out", narrow),
-            patch.object(machine, "out", narrow),
-            patch.object(reading, "out", narrow),
-            patch.object(commands, "out", narrow),
-            patch.object(diagnose_commands, "out", narrow),
+            patch.object(terminal.out, "_width", 80),
             redirect_stdout(out),
             redirect_stderr(err),
             pytest.raises(SystemExit) as ended,

@@ -38,7 +38,6 @@ ENDS_WITHIN_S = 60
 
 
 def write_experiment(lab: Lab, variant: str = GTHREAD, duration: str = "4s") -> None:
-    """Write experiments/spoilt.yaml into a copy of the lab."""
     text = EXPERIMENT.format(variant=variant, duration=duration)
     (lab.root / "experiments" / "spoilt.yaml").write_text(text)
 
@@ -91,7 +90,6 @@ def container_after(variant: str, service: str, command: str) -> Container:
 
 
 def judged(lab: Lab) -> tuple[str, list[str]]:
-    """Return the verdict on the only trial of the last run, and its reasons."""
     latest = (lab.results / "spoilt" / "latest").resolve()
     [trial] = json.loads((latest / "summary.json").read_text())["trials"]
     return trial["verdict"], trial["reasons"]
@@ -150,7 +148,6 @@ def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Write to a file until the disk is full."""
     with pytest.raises(OSError, match="No space left"), path.open("wb") as file:  # noqa: PT012
         while True:
             file.write(bytes(2**20))

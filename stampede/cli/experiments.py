@@ -19,10 +19,10 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
     """Print what would be measured, in which order and for how long, e.g. stampede plan heavy-mix --full."""
-    from stampede.docker.engine import own_memory  # noqa: PLC0415
+    from stampede.docker.engine import memory_budgets  # noqa: PLC0415
     from stampede.plan.timing import expected_s  # noqa: PLC0415
 
-    planned = options.plan(options.experiment(name), own_memory())
+    planned = options.plan(options.experiment(name), memory_budgets())
     if as_json:
         print_json({"experiment": name, "expected_s": expected_s(planned), **planned.as_json()})
     else:

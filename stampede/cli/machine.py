@@ -61,16 +61,16 @@ def bundle(
 
 def down(machines: Machines = None, results: Results = RESULTS) -> None:
     """Remove the containers and networks of killed runs, and close the records of these runs, e.g. stampede down."""
-    from stampede.docker.cluster.machines import machines_of, read_machines  # noqa: PLC0415
+    from stampede.docker.cluster.machines import read_machines  # noqa: PLC0415
     from stampede.docker.cluster.ready import find_machine  # noqa: PLC0415
     from stampede.docker.engine import engine_version  # noqa: PLC0415
     from stampede.run.machine_lock import machine_lock  # noqa: PLC0415
     from stampede.run.results import clean_up, writing  # noqa: PLC0415
 
-    cluster = read_machines(machines) if machines else None
-    if not cluster and not engine_version():
+    found = read_machines(machines) if machines else ()
+    if not found and not engine_version():
         say("No container engine answers, so nothing was cleaned up.")
         return
-    found = machines_of(cluster) if cluster else (find_machine(),)
+    found = found or (find_machine(),)
     with machine_lock(say, "make down"), writing(results):
         clean_up(results, say, found)

@@ -25,22 +25,22 @@ def run(
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. stampede run heavy-mix."""
-    from stampede.docker.cluster.ready import cores_for_servers, find_machines, use_cluster  # noqa: PLC0415
+    from stampede.docker.cluster.ready import check_reachable, cores_for_servers, use_machines  # noqa: PLC0415
     from stampede.docker.engine import default_jobs  # noqa: PLC0415
     from stampede.experiment.variations import generated_on  # noqa: PLC0415
     from stampede.plan import machines_for  # noqa: PLC0415
 
     options.check()
     command = options.command(f"stampede run {name}")
-    with use_cluster(options.machines) if options.machines else nullcontext() as cluster:
-        machines = find_machines(cluster) if cluster else ()  # before anything else, say which engine does not answer
-        cores = cores_for_servers(cluster)
+    with use_machines(options.machines) if options.machines else nullcontext(()) as machines:
+        check_reachable(machines)  # before anything else, say which engine does not answer
+        cores = cores_for_servers(machines)
         experiment = load_experiment(name)
         experiment = options.adapt(experiment, cores)
-        if cluster:  # a load generator on each machine for load
+        if machines:  # a load generator on each machine for load
             experiment = generated_on(experiment, len(machines_for("load", machines)))
         options = replace(options, jobs=options.jobs or default_jobs(cores))
-        summary = measure(RunRequest(name, experiment, options, results, command, cluster))
+        summary = measure(RunRequest(name, experiment, options, results, command, machines))
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
         raise typer.Exit(1)
 

@@ -88,6 +88,13 @@ class Machine:
         except DockerError:
             return ""
 
+    def info(self, within_s: float = TOLD_WITHIN_S) -> dict[str, Any]:
+        """Return what the engine says of itself and its machine. Raise DockerError if it does not answer."""
+        told: dict[str, Any] = json.loads(self.run("info", "--format", "{{json .}}", within_s=within_s))
+        if problems := told.get("ServerErrors"):  # some clients count this as an answer
+            raise DockerError("\n".join(problems))
+        return told
+
     def inspect(self, kind: Literal["image", "container"], *names: str) -> list[dict[str, Any]]:
         """Return what the engine knows of images or containers. Raise DockerError if it lacks one of them."""
         return json.loads(self.run(kind, "inspect", *names)) if names else []

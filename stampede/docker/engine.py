@@ -3,7 +3,6 @@
 The lab installs the engine only as root on Debian or Ubuntu, from the distribution's packages.
 """
 
-import grp
 import os
 import platform
 import pwd
@@ -11,11 +10,14 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from stampede.docker.client import HERE, DockerError
+from stampede.docker.client import HERE, DockerError, Machine
 from stampede.docker.commands import ANSWERS_WITHIN_S, Say, run_command
 from stampede.docker.facts import PLATFORM, ask_engine
+from stampede.docker.machine_usage import local_state
 from stampede.errors import LabError
 from stampede.paths import TOOLS
 from stampede.plan import MemoryBudget, MemoryBudgets
@@ -52,26 +54,21 @@ def engine_cores() -> int:
     return (engine and engine.cores) or os.cpu_count() or 1
 
 
-def memory_budget() -> MemoryBudget:
-    """Return the memory of the machine that containers run on.
+def memory_budgets(machines: Sequence[Machine] = ()) -> MemoryBudgets | None:
+    """Return the memory of the machines that containers run on; without machines: that of the engine, if it is known.
 
-    If the engine runs on another machine, its free memory is unknown, so all of its memory counts as available.
+    The free memory of a machine elsewhere is unknown, so all of its memory counts as available.
     """
-    import psutil  # noqa: PLC0415  # an extra, which a plan without an engine does without
-
-    memory, engine = psutil.virtual_memory(), ask_engine()
-    here_mib = memory.total // 2**20
-    total_mib = (engine and engine.memory_mib) or here_mib
-    elsewhere = abs(total_mib - here_mib) > 0.01 * here_mib
-    return MemoryBudget(total_mib, total_mib if elsewhere else memory.available // 2**20)
-
-
-def own_memory() -> MemoryBudgets | None:
-    """Return the memory for a plan on the lab's own engine; None without psutil, which the core lacks."""
-    try:
-        return MemoryBudgets([HERE], [memory_budget()])
-    except ModuleNotFoundError:
-        return None
+    if machines:
+        totals = [machine.info()["MemTotal"] // 2**20 for machine in machines]
+        return MemoryBudgets(machines, [MemoryBudget(total, total) for total in totals])
+    engine, total_mib, available_mib = ask_engine(), 0, 0
+    with suppress(OSError):  # this machine does not run Linux
+        here = local_state()
+        total_mib, available_mib = here.memory // 2**20, here.available // 2**20
+    if engine and engine.memory_mib and abs(engine.memory_mib - total_mib) > 0.01 * total_mib:
+        total_mib = available_mib = engine.memory_mib
+    return MemoryBudgets([HERE], [MemoryBudget(total_mib, available_mib)]) if total_mib else None
 
 
 def ca_bundle() -> str:
@@ -148,21 +145,11 @@ def check_that_it_may_be_used() -> None:
                 "engine: sudo systemctl restart docker, or Docker Desktop.",
             ) from None
         if "permission denied" in error.said.lower():
+            name = pwd.getpwuid(os.getuid()).pw_name
             raise LabError(
-                "The container engine runs, and this user may not use it.", hint=_way_into_the_group()
+                "The container engine runs, and this user may not use it.",
+                hint=f"sudo usermod --append --groups docker {name}, then log in again. Or ask the administrator.",
             ) from None
-
-
-def _way_into_the_group() -> str:
-    """Return how this user gets to the socket of an engine that serves only the members of the group docker."""
-    try:
-        group = grp.getgrnam("docker")
-    except KeyError:
-        return "This machine has no group docker. Ask its administrator who may use the container engine."
-    name = pwd.getpwuid(os.getuid()).pw_name
-    if name in group.gr_mem:
-        return f"{name} is in the group docker, but not yet in this session: log in again, or run newgrp docker."
-    return f"sudo usermod --append --groups docker {name}, then log in again."
 
 
 def check_limits(say: Say) -> None:

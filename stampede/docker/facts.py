@@ -3,11 +3,10 @@
 import json
 import os
 import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from stampede.docker.client import HERE
+from stampede.docker.client import HERE, DockerError
 from stampede.paths import ROOT
 
 TRIED = ROOT / "docs" / "reference" / "tried.json"
@@ -69,9 +68,10 @@ def ask_engine() -> EngineFacts | None:
     chosen = (shutil.which("docker"), *map(os.environ.get, ("DOCKER_HOST", "DOCKER_CONTEXT", PLATFORM)))
     if chosen in _told:
         return _told[chosen]
-    told: dict[str, Any] = {}
-    with suppress(ValueError):
-        told = json.loads(HERE.told("info", "--format", "{{json .}}"))
+    try:
+        told = HERE.info()
+    except (DockerError, ValueError):
+        return None
     if not told.get("ServerVersion"):
         return None
     components = HERE.told("version", "--format", "{{range .Server.Components}}{{.Name}},{{end}}")

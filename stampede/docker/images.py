@@ -213,16 +213,16 @@ def make_base_images_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
 
 def origin(image: str) -> str:
     """Return in words where a base image came from."""
-    if stand_in := label(image, STAND_IN):
+    found = inspected(image)
+    if stand_in := stand_in_of(found):
         return f"stand-in from the {stand_in}"
-    pinned = PINNED[image].split("@")[1]
-    is_pinned = any(digest.endswith(f"@{pinned}") for digest in digests(image))
+    is_pinned = any(digest.endswith(f"@{PINNED[image].split('@')[1]}") for digest in found["RepoDigests"] or [])
     return "pulled as pinned" if is_pinned else "not the pinned image"
 
 
-def digests(image: str) -> list[str]:
-    """Return the digests of an image in its registry; an empty list for a stand-in."""
-    return [] if label(image, STAND_IN) else inspected(image)["RepoDigests"] or []
+def stand_in_of(found: Mapping[str, Any]) -> str | None:
+    """Return what a stand-in was built from, given what the engine knows of the image; None: it is no stand-in."""
+    return (found["Config"].get("Labels") or {}).get(STAND_IN) or None
 
 
 def contents(image: str) -> str:

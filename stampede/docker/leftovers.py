@@ -20,7 +20,7 @@ def remove_leftovers(machines: Sequence[Machine]) -> list[str]:
     """
     projects: set[str] = set()
     for _ in range(ATTEMPTS):
-        found, left = asyncio.run(remove_labelled(machines, f"{OWNER_LABEL}={owner()}", attempts=1))
+        found, left = asyncio.run(_remove(machines, f"{OWNER_LABEL}={owner()}", attempts=1))
         projects |= found
         if found == left:  # nothing was removed, because nothing is there, or an engine refuses
             break
@@ -30,16 +30,16 @@ def remove_leftovers(machines: Sequence[Machine]) -> list[str]:
 
 async def remove_projects(machines: Sequence[Machine], projects: Collection[str]) -> set[str]:
     """Remove the containers and networks of projects, and return the projects of which something may be left."""
-    _, left = await remove_labelled(machines, PROJECT, projects)
+    _, left = await _remove(machines, PROJECT, projects)
     return left
 
 
-async def remove_labelled(
+async def _remove(
     machines: Sequence[Machine], label: str, projects: Collection[str] | None = None, attempts: int = ATTEMPTS
 ) -> tuple[set[str], set[str]]:
-    """Remove the containers and then the networks with a label, on all machines at the same time.
+    """Remove what has a label, on all machines at the same time; ``projects``: leave all others alone.
 
-    Return their projects, and the projects of which something may be left. ``projects``: leave all others alone.
+    Return the projects that were found, and those of which something may be left.
     """
     on_each = await asyncio.gather(*(_remove_on(machine, label, projects, attempts) for machine in machines))
     return set().union(*(found for found, _ in on_each)), set().union(*(left for _, left in on_each))
@@ -48,7 +48,7 @@ async def remove_labelled(
 async def _remove_on(
     machine: Machine, label: str, projects: Collection[str] | None, attempts: int
 ) -> tuple[set[str], set[str]]:
-    """Remove what has a label on one machine. A machine that keeps a container keeps its networks, too."""
+    """Remove containers, then networks. A machine that keeps a container keeps its networks, too."""
     found: set[str] = set()
     for kind, listed, remove in (
         ("container", ["--all"], ["rm", "--force", "--volumes"]),

@@ -1,12 +1,11 @@
 """Watch the machine: whether it is quiet before a load, and how busy it is during the load."""
 
+import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-import psutil
 
 QUIET = 0.2
 QUIET_WITHIN_S = 10
@@ -74,64 +73,65 @@ Look = Callable[[], MachineState]
 """Looks at a machine."""
 
 
-def local_state() -> MachineState:
-    """Look at the machine on which the lab runs."""
-    cpu, memory = psutil.cpu_times(), psutil.virtual_memory()
-    spent = cpu._asdict()
+READS = ("/proc/stat", "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/meminfo")
+"""The files in which the kernel of Linux says what ``state_of`` needs."""
+
+
+def state_of(texts: Sequence[str]) -> MachineState:
+    """Return the state of a machine, given the texts of READS; those of the pressures are empty on older kernels."""
+    stat, cpu, memory, meminfo = texts
+    # user nice system idle iowait irq softirq steal guest guest_nice, in hundredths of a second
+    spent = [int(value) / 100 for value in stat.partition("\n")[0].split()[1:]]
+    kib = dict(re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, flags=re.MULTILINE))
     return MachineState(
-        at_s=time.monotonic(),
-        total_s=sum(value for field, value in spent.items() if not field.startswith("guest")),
-        idle_s=spent["idle"] + spent.get("iowait", 0.0),
-        steal_s=spent.get("steal"),
-        cpu_waits_us=_pressure_us("cpu"),
-        memory_waits_us=_pressure_us("memory"),
-        available=memory.available,
-        memory=memory.total,
-    )
+        at_s=time.monotonic(), total_s=sum(spent[:8]), idle_s=spent[3] + spent[4], steal_s=spent[7],
+        cpu_waits_us=pressure_us(cpu), memory_waits_us=pressure_us(memory),
+        available=int(kib["MemAvailable"]) * 1024, memory=int(kib["MemTotal"]) * 1024,
+    )  # fmt: skip
+
+
+def local_state() -> MachineState:
+    """Look at the machine on which the lab runs. Raise OSError unless it runs Linux."""
+    texts = []
+    for path in READS:
+        try:
+            texts.append(Path(path).read_text(encoding="ascii"))
+        except OSError:
+            if "pressure" not in path:
+                raise
+            texts.append("")
+    return state_of(texts)
+
+
+def busy_share(looks: Iterable[Look]) -> float:
+    """Look at machines for LOOK_S, and return how busy the busiest of them was, as a share of its cores."""
+    before = [(look, look()) for look in looks]
+    time.sleep(LOOK_S)
+    return max(look().usage_since(state).busy for look, state in before)
 
 
 def is_busy() -> bool:
-    """Whether other programs keep the machine busy, so that it is not quiet within SOON_S."""
-    return settle(lambda *_: None, [local_state], SOON_S).busy > QUIET
-
-
-def settle(progress: Progress, looks: Collection[Look], within_s: float = QUIET_WITHIN_S) -> Quiet:
-    """Wait until machines are quiet, for at most ``within_s``, and return how busy the busiest of them still is."""
+    """Whether other programs keep this machine busy, so that it is not quiet within SOON_S; False without Linux."""
     began = time.monotonic()
-    while True:
-        before = [look() for look in looks]
-        time.sleep(LOOK_S)
-        busy = max(look().usage_since(state).busy for look, state in zip(looks, before, strict=True))
-        waited_s = time.monotonic() - began
-        if busy <= QUIET or waited_s > within_s:
-            return Quiet(waited_s, busy)
-        progress("waiting until the machine is quiet", waited_s, within_s)
+    with suppress(OSError):
+        while busy_share([local_state]) > QUIET:
+            if time.monotonic() - began > SOON_S:
+                return True
+    return False
 
 
-class MemorySampler:
-    """Check repeatedly whether a machine is short of memory. ``machine`` names it in messages."""
+def memory_shortage(before: MachineState, now: MachineState, machine: str = "the machine") -> str | None:
+    """Return why a machine, which ``machine`` names, is short of memory; None if it is not.
 
-    def __init__(self, look: Look, machine: str = "the machine") -> None:
-        self._look, self._machine = look, machine
-        self._before = look()
-
-    def shortage(self) -> str | None:
-        """Return why the machine is short of memory; None if it is not.
-
-        The machine is short of memory if hardly any memory is available, or if little memory is available and programs
-        waited for memory for more than a fifth of the time since the last call. Waiting alone is no shortage, because
-        programs also wait when a container reaches its own limit.
-        """
-        before, now = self._before, self._look()
-        self._before = now
-        waited = _waiting(before.memory_waits_us, now.memory_waits_us, now.at_s - before.at_s) or 0.0
-        share, most = LITTLE_MEMORY if waited > STALLED else HARDLY_ANY_MEMORY
-        if now.available >= min(share * now.memory, most):
-            return None
-        available = f"{now.available // 2**20:,} of {now.memory // 2**20:,} MiB were available"
-        return (
-            f"{self._machine} ran short of memory: {available}, and programs waited for memory {waited:.0%} of the time"
-        )
+    It is if hardly any memory is available, or if little is and programs waited for memory for more than a fifth of the
+    time. Waiting alone is no shortage, because programs also wait when a container reaches its own limit.
+    """
+    waited = _waiting(before.memory_waits_us, now.memory_waits_us, now.at_s - before.at_s) or 0.0
+    share, most = LITTLE_MEMORY if waited > STALLED else HARDLY_ANY_MEMORY
+    if now.available >= min(share * now.memory, most):
+        return None
+    available = f"{now.available // 2**20:,} of {now.memory // 2**20:,} MiB were available"
+    return f"{machine} ran short of memory: {available}, and programs waited for memory {waited:.0%} of the time"
 
 
 def _waiting(before_us: int | None, now_us: int | None, passed_s: float) -> float | None:
@@ -139,13 +139,6 @@ def _waiting(before_us: int | None, now_us: int | None, passed_s: float) -> floa
     if before_us is None or now_us is None or passed_s <= 0:
         return None
     return (now_us - before_us) / 1e6 / passed_s
-
-
-def _pressure_us(resource: Literal["cpu", "memory"]) -> int | None:
-    try:
-        return pressure_us(Path(f"/proc/pressure/{resource}").read_text(encoding="ascii"))
-    except OSError:  # a kernel without pressure stall information
-        return None
 
 
 def pressure_us(text: str) -> int | None:

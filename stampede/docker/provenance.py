@@ -1,25 +1,21 @@
-"""Describe what a run was measured with: the machine, the lab's own files, and the programs in each image."""
+"""Describe what a run was measured with: the lab's own files, and the programs in each image."""
 
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
 from pydantic import TypeAdapter
 
 from stampede.docker.client import HERE
 from stampede.docker.commands import output
 from stampede.docker.containers import BOX, digest
-from stampede.docker.engine import engine_cores, engine_version, plugin_version
-from stampede.docker.images import BASE_IMAGES, STAND_IN, digests, label
-from stampede.docker.processor import cpuinfo, model_name
+from stampede.docker.images import BASE_IMAGES, stand_in_of
 from stampede.interruption import uninterrupted
 from stampede.paths import IN_CLONE, ROOT
 from stampede.records.folder import write_whole
-from stampede.records.run import Git, Host, Image
+from stampede.records.run import Git, Image
 
 MOST_KEPT = 200
 """How many answers about images are kept; the oldest go first."""
@@ -41,18 +37,6 @@ if command -v k6 > /dev/null; then k6 version | sed -n 's/^k6 v\\([^ ]*\\).*/k6 
 """
 
 
-def local_host() -> Host:
-    """Describe this machine and its engine."""
-    return Host(
-        cpu=model_name(cpuinfo()) or platform.processor() or platform.machine(),
-        cores=engine_cores(),
-        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
-        kernel=f"{platform.system()} {platform.release()}",
-        engine=engine_version(),
-        compose=plugin_version("compose"),
-    )
-
-
 def git_state() -> Git | None:
     """Return the commit of the checkout, and whether files differ from the commit; None outside a git checkout."""
     if not IN_CLONE:  # another project's checkout may have the environment that the lab is installed in
@@ -68,19 +52,19 @@ def image_records(named: Mapping[str, Sequence[str]]) -> list[Image]:
 
     ``named`` lists the main packages of each image. The record repeats the versions of the main packages separately.
     """
-    ids = [found["Id"] for found in HERE.inspect("image", *named)]
+    found = HERE.inspect("image", *named)
     with uninterrupted(), ThreadPoolExecutor() as pool:
-        packages = list(pool.map(packages_of, ids))
+        packages = list(pool.map(packages_of, [image["Id"] for image in found]))
     return [
         Image(
             name=name,
-            id=identity,
-            stand_in=(label(name, STAND_IN) or None) if name in BASE_IMAGES else None,
-            digests=digests(name) if name in BASE_IMAGES else [],
+            id=image["Id"],
+            stand_in=stand_in_of(image) if name in BASE_IMAGES else None,
+            digests=image["RepoDigests"] or [] if name in BASE_IMAGES and not stand_in_of(image) else [],
             packages=inside,
             programs={package.removeprefix("python/"): inside[package] for package in for_what if package in inside},
         )
-        for (name, for_what), identity, inside in zip(named.items(), ids, packages, strict=True)
+        for (name, for_what), image, inside in zip(named.items(), found, packages, strict=True)
     ]
 
 

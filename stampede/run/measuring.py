@@ -44,10 +44,10 @@ def print_measured(folder: Path, summary: "Summary") -> None:
 def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple[Path, Summary]":
     """Make the machine ready and measure. Return the run's folder and its summary, without printing results.
 
-    While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
+    While another run measures, its containers take up memory. So the plan is laid out when that run has ended.
     """
-    from stampede.docker.cluster.ready import memory_budgets  # noqa: PLC0415
     from stampede.docker.doctor import make_ready  # noqa: PLC0415
+    from stampede.docker.engine import memory_budgets  # noqa: PLC0415
     from stampede.docker.images import images_of  # noqa: PLC0415
     from stampede.run.machine_lock import machine_lock  # noqa: PLC0415
     from stampede.run.results import check_room  # noqa: PLC0415
@@ -56,21 +56,27 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
     options, experiment = request.options, request.experiment
     options.plan(experiment)  # report wrong use before waiting for another run
     check_room(request.results, live=request.live)
-    with interruptible():
-        with machine_lock(say):  # until it is this run's turn
-            pass
-        plan = options.plan(experiment, memory_budgets(request.cluster), live=request.live)
+    with interruptible(), machine_lock(say, request.command) as note:
+
+        def noted(text: str) -> None:
+            note(text.strip().partition("\n")[0])
+            say(text)
+
+        plan = options.plan(experiment, memory_budgets(request.machines), live=request.live)
         busy = is_busy()
+        batches_s, before_s = timing.batches_s(plan, busy=busy), timing.before_s(plan, busy=busy, check=request.check)
         if not request.only_check:
-            budget_s = request.options.budget_s
             takes_s = timing.expected_s(plan, busy=busy, check=request.check)
             round_s = round(sum(timing.batches_s(plan.rounds[0], busy=busy)))
-            print_plan(talk, request.name, plan, takes_s if budget_s is None else round_s, budget_s)
+            print_plan(talk, request.name, plan, takes_s if options.budget_s is None else round_s, options.budget_s)
             if busy:
                 say(f"This machine is busy, so the lab waits up to {QUIET_WITHIN_S} s before each load.")
-        make_ready(say, images_of(plan))
-    before_s = timing.before_s(plan, busy=busy, check=request.check)
-    expected = Expected(plan, timing.batches_s(plan, busy=busy), before_s, options.budget_s)
-    with interruptible(), showing_progress(expected) as shown:
-        progress = follow(shown.progress) if follow else shown.progress
-        return run_plan(request, plan, say, progress, shown.end_batch)
+        make_ready(noted, images_of(plan))
+        with showing_progress(Expected(plan, batches_s, before_s, options.budget_s)) as shown:
+            progress = follow(shown.progress) if follow else shown.progress
+
+            def progressing(what: str, passed_s: float, expected_s: float) -> None:
+                note(what)
+                progress(what, passed_s, expected_s)
+
+            return run_plan(request, plan, noted, progressing, shown.end_batch)

@@ -15,7 +15,7 @@ from stampede.plan import Plan, lay_out
 from stampede.typed import option
 
 if TYPE_CHECKING:
-    from stampede.docker.cluster.machines import Cluster
+    from stampede.docker.client import Machine
     from stampede.experiment.model import Experiment
     from stampede.plan import MemoryBudgets
 
@@ -130,7 +130,7 @@ class MeasureOptions:
 class RunRequest:
     """What a command asks to be measured: an experiment, under which name and where its results go, and how.
 
-    ``command`` measures the same again. ``cluster``: the machines to measure on; None: the engine that Docker's own
+    ``command`` measures the same again. ``machines``: those to measure on; none: the engine that Docker's own
     settings choose. ``live``: a page reads the points while they are written. ``check``: first ask somebody's own
     application once; ``only_check``: ask it, and measure nothing.
     """
@@ -140,7 +140,7 @@ class RunRequest:
     options: MeasureOptions
     results: Path
     command: str
-    cluster: "Cluster | None" = None
+    machines: "tuple[Machine, ...]" = ()
     live: bool = False
     check: bool = True
     only_check: bool = False

@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -65,15 +66,12 @@ def writing(results: Path) -> Iterator[None]:
 
 def new_folder(parent: Path) -> Path:
     """Make the folder of a run that begins now."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    for suffix in ("", *(f"-{n}" for n in range(2, 100))):
-        folder = parent / f"{stamp}{suffix}"
-        try:
+    while True:
+        folder = parent / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        with suppress(FileExistsError):  # of a run that began in this second
             folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        return folder
-    raise LabError(f"{parent} already has 99 runs that began in this second.", hint="Run the same command again.")
+            return folder
+        time.sleep(0.1)
 
 
 def close_run(folder: Path, record: Run) -> Summary:

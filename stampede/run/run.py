@@ -1,15 +1,15 @@
-"""Measure a plan into a run's folder, while no other run measures, and clean up whatever happens."""
+"""Measure a plan into a run's folder, and clean up whatever happens."""
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from stampede.docker import leftovers, provenance
 from stampede.docker.cluster.engines import Engines
-from stampede.docker.cluster.ready import engines_on, find_machines, machine_records, server_host
+from stampede.docker.cluster.ready import check_reachable, describe_host, engines_on, find_machine, machine_records
 from stampede.docker.commands import Say
 from stampede.docker.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
 from stampede.docker.machine_usage import Progress
@@ -22,7 +22,6 @@ from stampede.records.checksums import seal
 from stampede.records.folder import write_record
 from stampede.records.run import Run
 from stampede.records.summary import Summary
-from stampede.run.machine_lock import machine_lock
 from stampede.run.options import RunRequest
 from stampede.run.progress import BatchEnd, TrialLines
 from stampede.run.record import record_of
@@ -49,23 +48,25 @@ class OpenRun:
 def run_plan(
     request: RunRequest, plan: Plan, say: Say, progress: Progress, end_batch: BatchEnd | None = None
 ) -> tuple[Path, Summary]:
-    """Measure a plan on a machine that is ready, and return the run's folder and its summary.
+    """Measure a plan on a machine that is ready and locked, and return the run's folder and its summary.
 
     ``end_batch`` is told what each batch has measured; None: ``say`` says a line for each trial.
     Raise LabError when measuring failed, and KeyboardInterrupt after an interrupt. In both cases clean up first, and
     keep the finished trials in the folder, with summary.json and report.html.
     """
-    with machine_lock(say, request.command) as note, writing(request.results):
-        say, progress = _noting(note, say, progress)
-        images, machines = images_of(plan), find_machines(request.cluster)
+    from stampede.predict.prediction import write_predictions  # noqa: PLC0415  # loads Numba in half a second
+
+    check_reachable(request.machines)  # again: another run may have measured for hours before
+    images, machines = images_of(plan), request.machines or (find_machine(),)
+    names = [K6, *(image.name for image in images)]
+    with writing(request.results):
         build_images(images if machines[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
-        names = [K6, *(image.name for image in images)]
         with engines_on(machines, names, say) as engines:
             clean_up(request.results, say, engines.machines)
             packages = {image.name: image.packages for image in sorted(images, key=lambda image: image.name)}
             record = record_of(
                 request.name, request.experiment, plan, full=request.options.full, command=request.command,
-                host=server_host(engines), git=provenance.git_state(),
+                host=describe_host(machines[0], engines.probes.get(machines[0].name)), git=provenance.git_state(),
                 images=provenance.image_records(BASE_IMAGES | packages),
             ).model_copy(update={
                 "until_decided": request.options.budget_s is not None, "machines": machine_records(engines),
@@ -73,8 +74,6 @@ def run_plan(
             run = OpenRun(new_folder(request.results / request.name), record)
             write_record(run.folder / "run.json", record)
             with _closing(run, engines, say):
-                from stampede.predict.prediction import write_predictions  # noqa: PLC0415  # loads Numba in half a second
-
                 cells = sum(len(record.variants_under(load.name)) for load in record.loads)
                 progress("predicting", 0, PREDICT_S * cells)
                 write_predictions(run.folder, record)
@@ -136,17 +135,3 @@ def _is_enough(run: OpenRun, spent_s: float, budget_s: float, say: Say) -> bool:
         say(f"Another round would exceed the budget of {budget_s / 60:g} min. A larger budget: {larger}")
         return True
     return False
-
-
-def _noting(note: Callable[[str], None], say: Say, progress: Progress) -> tuple[Say, Progress]:
-    """Return the same functions, which also tell labs that wait for this run at which step it is."""
-
-    def noted(text: str) -> None:
-        note(text.strip().partition("\n")[0])
-        say(text)
-
-    def progressing(what: str, passed_s: float, expected_s: float) -> None:
-        note(what)
-        progress(what, passed_s, expected_s)
-
-    return noted, progressing

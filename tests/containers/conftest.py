@@ -106,7 +106,6 @@ OTHERS, OTHERS_FOR_S = 8, 7
 
 
 def spoil(lab: Lab) -> None:
-    """Make a copy of the lab spoil the variants, each in its own way."""
     (lab.root / "experiments" / "spoilt.yaml").write_text(EXPERIMENT)
     lab.start_loads_apart()
     lab.predict_roughly()
@@ -135,7 +134,6 @@ def spoil(lab: Lab) -> None:
 
 
 def spoil_scripts(lab: Lab) -> None:
-    """Spoil what k6 and the client do in some variants."""
     lab.edit("k6/lib/request.js", "  const response =", f"  {UNCOUNTED}\n  {DAWDLING}\n  const response =")
     users = "k6/classes.js"
     lab.edit(users, "text('PATHS')", f"text({IS.format('refused')} ? 'MORE_PATHS' : 'PATHS')")
@@ -237,7 +235,6 @@ def kill() -> str:
 
 
 def kill_a_worker() -> str:
-    """Kill a worker once there is load, and return its process id."""
     server = under_load("worker-killed")
     [worker, *_] = str(server.execute(["sh", "-c", "ls /tmp/workers"])).split()
     server.execute(["sh", "-c", f"kill -9 {worker}"])
@@ -271,5 +268,4 @@ def compute_beside(variant: str, run: "subprocess.Popen[str]") -> None:
 
 
 def content(folder: Path) -> dict[Path, bytes]:
-    """Return all files of a folder."""
     return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

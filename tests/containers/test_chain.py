@@ -75,24 +75,20 @@ def scripted(watched: tuple[Lab, list[dict[str, Any]]]) -> Lab:
 
 
 def latest(lab: Lab) -> Path:
-    """Return the run's folder."""
     return (lab.results / "scripted" / "latest").resolve()
 
 
 def rows(lab: Lab, variant: str) -> Rows:
-    """Return overhead and error of every request of a variant, in the order of sending."""
     table = duckdb.read_parquet(str(latest(lab) / variant / "users" / "1" / "requests.parquet"))
     return table.project("overhead_ms, error").fetchall()
 
 
 def summary(lab: Lab) -> Summary:
-    """Return the run's summary."""
     values = json.loads((latest(lab) / "summary.json").read_text())
     return Summary.model_validate({key: value for key, value in values.items() if key != "schema"})
 
 
 def measured(lab: Lab, variant: str, metric: str, stat: str) -> float:
-    """Return one measured figure of all the requests of a variant."""
     [value] = [
         row.measured
         for row in summary(lab).rows

@@ -14,13 +14,11 @@ def of_the_lab(reasons: list[str]) -> list[str]:
 
 
 def only(reasons: list[str], start: str) -> str:
-    """Return the reason that begins so."""
     [found] = [reason for reason in reasons if reason.startswith(start)]
     return found
 
 
 def counted_by(spoilt: Spoilt, variant: str) -> dict[str, Any]:
-    """Return what the worker that was killed counted."""
     worker = f":{spoilt.killed_worker}"
     [row] = [one for one in spoilt.summary["counters"] if one["variant"] == variant and one["worker"].endswith(worker)]
     return dict(row["counts"])
@@ -53,32 +51,24 @@ def test_an_answer_that_names_the_wrong_worker_is_seen_by_that_workers_own_count
     assert any(" answers name worker " in reason and ":77, which counted 0" in reason for reason in reasons)
 
 
-def test_iterations_that_the_load_generator_dropped(spoilt: Spoilt) -> None:
-    verdict, reasons = spoilt.judged("too-many")
+@pytest.mark.parametrize(
+    ("which", "verdict", "start", "end"),
+    [
+        ("too-many", "invalid", "the load generator dropped ", "% of what it should have sent"),
+        ("starved", "suspect", "the load generator waited for a processor ", ""),
+        ("dawdling", "suspect", "Little's law does not hold: ", ""),
+        ("throttled", "suspect", "gunicorn-1 was kept from computing by its limit for ", ""),
+        # one thread that takes no connection while it is busy, and a queue of one
+        ("overflowing", "suspect", "the listen queue of gunicorn-1 was full for ", " connections"),
+    ],
+)
+def test_what_a_load_generator_or_a_server_lacks(
+    spoilt: Spoilt, which: str, verdict: str, start: str, end: str
+) -> None:
+    judged, reasons = spoilt.judged(which)
 
-    assert verdict == "invalid"
-    assert only(reasons, "the load generator dropped ").endswith("% of what it should have sent")
-
-
-def test_a_load_generator_short_of_processor_time(spoilt: Spoilt) -> None:
-    verdict, reasons = spoilt.judged("starved")
-
-    assert verdict == "suspect"
-    assert only(reasons, "the load generator waited for a processor ")
-
-
-def test_a_load_generator_that_dawdles_between_asking_and_timing(spoilt: Spoilt) -> None:
-    verdict, reasons = spoilt.judged("dawdling")
-
-    assert verdict == "suspect"
-    assert only(reasons, "Little's law does not hold: ")
-
-
-def test_a_server_that_its_limit_keeps_from_computing(spoilt: Spoilt) -> None:
-    verdict, reasons = spoilt.judged("throttled")
-
-    assert verdict == "suspect"
-    assert only(reasons, "gunicorn-1 was kept from computing by its limit for ")
+    assert judged == verdict
+    assert only(reasons, start).endswith(end)
 
 
 def test_a_worker_that_is_killed_and_replaced(spoilt: Spoilt) -> None:
@@ -120,14 +110,6 @@ def test_a_run_of_an_older_schema_is_left_as_it_is(spoilt: Spoilt) -> None:
     """Also by a new run beside it."""
     assert "Closed the record" not in spoilt.said
     assert content(spoilt.lab.results / "spoilt" / "20200102T030405Z") == spoilt.older
-
-
-def test_a_listen_queue_that_overflows(spoilt: Spoilt) -> None:
-    """One thread that takes no connection while it is busy, and a queue of one."""
-    verdict, reasons = spoilt.judged("overflowing")
-
-    assert verdict == "suspect"
-    assert only(reasons, "the listen queue of gunicorn-1 was full for ").endswith(" connections")
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,10 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
 
 
 def requests(folder: Path) -> duckdb.DuckDBPyRelation:
-    """Return the requests of all trials."""
     return duckdb.read_parquet(f"{folder}/*/*/*/requests.parquet")
 
 
 def values(relation: duckdb.DuckDBPyRelation, query: str) -> list[tuple[object, ...]]:
-    """Run a query on a relation that it calls requests."""
     found = relation.query("requests", query)
     assert found is not None
     return found.fetchall()

@@ -22,20 +22,17 @@ ONE = ("run", "heavy-mix", "--variants", "one-process", "--duration", "1s")
 
 
 def reason(lab: Lab) -> str:
-    """Return why the trial of one-process failed, from its record."""
     record = read_trial(trial_folder(lab.latest(), "one-process", "heavy-mix", 1))
     assert record.outcome in ("failed", "interrupted")
     return record.reason or ""
 
 
 def wait_for_points(lab: Lab) -> None:
-    """Wait until k6 has written points of the trial of one-process."""
     written = "heavy-mix/*/one-process/*/.1.part/points*"
     wait_until(lambda: any(points.stat().st_size for points in lab.results.glob(written)), every_s=0.1)
 
 
 def verdicts(lab: Lab) -> dict[str, str]:
-    """Return the validity of each trial, from the summary."""
     summary = json.loads((lab.latest() / "summary.json").read_text())
     return {trial["variant"]: trial["verdict"] for trial in summary["trials"]}
 

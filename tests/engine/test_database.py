@@ -51,7 +51,6 @@ COMMANDS = {
 
 
 def spoil(lab: Lab) -> None:
-    """Make a copy of the lab spoil the variants, each in its own way."""
     (lab.root / "experiments" / "spoilt.yaml").write_text(EXPERIMENT)
     lab.start_loads_apart()
     lab.predict_roughly()
@@ -112,24 +111,20 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def stop_database() -> Container:
-    """Let the database of a variant stand still, and return it."""
     database = with_rows("stopped")
     database.pause()
     return database
 
 
 def with_rows(variant: str) -> Container:
-    """Return the database of a variant once rows are being written."""
     return container_after(variant, "mariadb", UNTIL_WRITTEN)
 
 
 def reasons(lab: Lab, which: str) -> list[str]:
-    """Return why a trial is doubted."""
     return list(trials(lab)[which]["reasons"])
 
 
 def why_failed(lab: Lab, variant: str) -> str:
-    """Return why a trial failed."""
     record = read_trial(trial_folder(lab.latest("spoilt"), variant, "visits", 1))
     assert record.outcome == "failed"
     return record.reason or ""

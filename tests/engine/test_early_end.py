@@ -17,7 +17,6 @@ NOT_UNDER_NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"
 
 
 def ended_early(lab: Lab) -> str:
-    """Measure the experiment, which must end early, and return why it failed."""
     with answering():
         process = lab.start("run", "spoilt")
         wait_for_step(process, "starting the servers")

@@ -146,38 +146,29 @@ def configured(stack: Stack) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("service", ALL)
-def test_nobody_is_root(stack: Stack, found: dict[str, Facts], service: str) -> None:
-    uid = stack.environment["LAB_USER"].split(":")[0] if service == "k6" else "10001"
-    assert len(found[service].processes) >= 3
-    assert found[service].users == {uid}
-
-
-@pytest.mark.parametrize("service", ALL)
-def test_nobody_has_a_capability_or_can_gain_one(found: dict[str, Facts], service: str) -> None:
+def test_nobody_is_root_has_a_power_or_can_gain_one(stack: Stack, found: dict[str, Facts], service: str) -> None:
     """Of all processes, from the first one on; the bounding set is empty, so that root would have none either."""
-    assert found[service].powers == set()
+    facts, uid = found[service], stack.environment["LAB_USER"].split(":")[0] if service == "k6" else "10001"
+    assert (facts.users, facts.powers, facts.first_process) == ({uid}, set(), "docker-init\n")
+    assert len(facts.processes) >= 3
 
 
 @pytest.mark.parametrize("service", ALL)
-def test_an_init_is_the_first_process(found: dict[str, Facts], service: str) -> None:
-    assert found[service].first_process == "docker-init\n"
-
-
-@pytest.mark.parametrize("user", ["its user", "root"])
-@pytest.mark.parametrize("service", ALL)
-def test_nothing_can_be_written_but_temporary_files(found: dict[str, Facts], service: str, user: str) -> None:
+def test_nothing_can_be_written_but_temporary_files(found: dict[str, Facts], service: str) -> None:
     closed = dict.fromkeys(("/", "/srv", "/etc", "/usr/bin"), "Read-only file system")
 
-    assert found[service].written[user] == closed | {"/tmp": "written"}
+    assert found[service].written == dict.fromkeys(("its user", "root"), closed | {"/tmp": "written"})
 
 
 @pytest.mark.parametrize("service", ALL)
-def test_no_socket_of_the_engine_is_there(found: dict[str, Facts], service: str) -> None:
+def test_no_way_to_the_host_is_mounted_or_has_an_address(found: dict[str, Facts], service: str) -> None:
+    """The host's side of the network has an address of IPv6 of its own accord; without one they cannot use it."""
     own = {"uwsgi": ["/tmp/stats.sock"], "mariadb": ["/tmp/mariadb.sock"]}
-    assert found[service].sockets == own.get(service, [])
+    assert found[service].sockets == own.get(service, []), "none is the engine's"
     binds = [mount for mount in found[service].inspected["Mounts"] if mount["Type"] == "bind"]
     assert {mount["Destination"] for mount in binds} == ({"/k6", "/results"} if service == "k6" else set())
     assert {mount["Destination"] for mount in binds if mount["RW"]} == ({"/results"} if service == "k6" else set())
+    assert [one for one in found[service].interfaces_of_ipv6 if one != "lo"] == []
 
 
 @pytest.mark.parametrize("service", ALL)
@@ -194,12 +185,6 @@ def test_the_limits_in_force_are_those_of_the_file(
     assert in_force["memory"] == (int(config["mem_limit"]) if "mem_limit" in config else None)
     if service in SERVERS:
         assert (in_force["cores"], in_force["memory"], in_force["backlog"]) == (0.5, 2**28, 4096)
-
-
-@pytest.mark.parametrize("service", ALL)
-def test_nobody_has_an_address_of_ipv6(found: dict[str, Facts], service: str) -> None:
-    """The host's side of the network has one of its own accord; without one of their own they cannot use it."""
-    assert [one for one in found[service].interfaces_of_ipv6 if one != "lo"] == []
 
 
 def test_the_probes_see_a_container_that_nothing_closes(plain: str) -> None:
@@ -282,23 +267,19 @@ def gateway(network: str) -> str:
 
 
 @on_linux
-def test_the_hosts_own_services_are_out_of_reach(stack: Stack, listener: Listener) -> None:
-    """A closed network alone would not do: the host has an address in it, at which all its services answer."""
+def test_the_hosts_own_services_are_out_of_reach(stack: Stack, plain: str, listener: Listener) -> None:
+    """A closed network alone would not do: the host has an address in it, at which all its services answer.
+
+    A plain container reaches them with curl, and with what asks where there is none.
+    """
     listener.asked_by.clear()
-
     answers = fetch_from_all(stack, INSIDE, listener.urls(gateway(f"{stack.project}_lab")))
-
     assert [one for one, answer in answers.items() if listener.word in answer] == []
     assert listener.asked_by == []
 
-
-@on_linux
-def test_a_plain_container_reaches_the_hosts_services(plain: str, listener: Listener) -> None:
-    """With curl, and with what asks where there is none."""
     assert listener.word in fetch(plain, listener.urls())
     assert listener.asked_by != []
-    said = [inside(plain, f"bash -c '{ask_with_bash(url)}'") for url in listener.urls()]
-    assert listener.word in "".join(said)
+    assert listener.word in "".join(inside(plain, f"bash -c '{ask_with_bash(url)}'") for url in listener.urls())
 
 
 class Wire:
@@ -339,49 +320,29 @@ def wire() -> Iterator[Wire]:
 
 @on_linux
 @needs_root
-def test_no_packet_leaves_the_lab(stack: Stack, wire: Wire) -> None:
-    fetch_from_all(stack, INSIDE, [f"http://{OUTSIDE}/"])
+def test_no_packet_leaves_the_lab(stack: Stack, plain: str, wire: Wire) -> None:
+    """The door must have an open network, or it could publish no port: nobody outside can answer to its address."""
+    urls, packed = [f"http://{OUTSIDE}/"], socket.inet_aton(OUTSIDE)
+    fetch_from_all(stack, INSIDE, urls)
+    assert wire.senders(packed) == set()
 
-    assert wire.senders(socket.inet_aton(OUTSIDE)) == set()
+    fetch(stack.containers["door"], urls)
+    assert wire.senders(packed) <= {stack.address("door", "outside")}
 
-
-@on_linux
-@needs_root
-def test_a_packet_of_the_door_has_an_address_to_which_nobody_outside_can_answer(stack: Stack, wire: Wire) -> None:
-    """The door must have a network that is not closed, or no port of it could be published."""
-    fetch(stack.containers["door"], [f"http://{OUTSIDE}/"])
-
-    assert wire.senders(socket.inet_aton(OUTSIDE)) <= {stack.address("door", "outside")}
+    fetch(plain, urls)
+    assert wire.senders(packed) & set(host_addresses())
 
 
 @on_linux
 @needs_root
-def test_a_packet_of_a_plain_container_leaves_with_the_hosts_address(plain: str, wire: Wire) -> None:
-    fetch(plain, [f"http://{OUTSIDE}/"])
-
-    assert wire.senders(socket.inet_aton(OUTSIDE)) & set(host_addresses())
-
-
-@on_linux
-@needs_root
-def test_a_name_of_the_outside_is_asked_of_nobody(stack: Stack, wire: Wire) -> None:
+def test_a_name_of_the_outside_is_asked_of_nobody(stack: Stack, plain: str, wire: Wire) -> None:
     """Engines before 25.0.5 ask the host's resolver on behalf of a closed network: names are a way out, too."""
     word = secrets.token_hex(8)
-
     fetch_from_all(stack, ALL, [f"http://{word}.invalid/"])
-
     assert wire.senders(word.encode()) == set()
-    for service in ALL:
-        assert inspect(stack.containers[service])["HostConfig"]["Dns"] == ["127.0.0.1"], service
-
-
-@on_linux
-@needs_root
-def test_a_name_that_a_plain_container_looks_up_is_seen(plain: str, wire: Wire) -> None:
-    word = secrets.token_hex(8)
+    assert {tuple(inspect(stack.containers[one])["HostConfig"]["Dns"]) for one in ALL} == {("127.0.0.1",)}
 
     fetch(plain, [f"http://{word}.invalid/"])
-
     assert wire.senders(word.encode()) != set()
 
 

@@ -40,7 +40,6 @@ RELEASES = {
 
 
 def variants_of(names: set[str]) -> dict[str, dict[str, object]]:
-    """Return variants for servers of EVERY_SERVER, two workers each."""
     settings = {name: EVERY_SERVER[name] for name in EVERY_SERVER if name in names}
     return {name: {"server": name, "balancer": "none", **one, "workers": 2} for name, one in settings.items()}
 
@@ -83,7 +82,6 @@ def assert_each_serves(result: Result, load: str, names: set[str], sent: int) ->
 
 
 def serve_bursts(lab: Lab, names: set[str]) -> None:
-    """Measure bursts of eight quick requests on servers side by side, and assert that each server counts them all."""
     load = {
         "script": "burst.js",
         "duration": {"short": "3s", "full": "3s"},

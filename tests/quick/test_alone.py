@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from inline_snapshot import snapshot
@@ -19,8 +19,9 @@ from stampede.errors import LabError
 from stampede.plan import PlannedTrial
 from stampede.records.classes import Login, OwnRequestClass
 from stampede.run.trial import alone, checking
-from stampede.run.trial.alone import Answer, Front, Refusal, Session, without_sessions
-from stampede.run.trial.trial import UNHEALTHY, Trial
+from stampede.run.trial.alone import Answer, Front, Session, without_sessions
+from stampede.run.trial.trial import Trial
+from stampede.servers.base import BEFORE
 from stampede.service.layer import Layer
 from tests.told import Told
 
@@ -43,12 +44,10 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ask(described: OwnRequestClass, secrets: Mapping[str, str] | None = None) -> Answer:
-    """Send a single request."""
     return asyncio.run(alone.ask(FRONT, described, secrets))
 
 
 def alone_ms(asked: Mapping[str, OwnRequestClass], of_user: Mapping[str, str] | None = None) -> dict[str, list[float]]:
-    """Measure single requests by class."""
     return asyncio.run(alone.alone_ms(FRONT, asked, of_user))
 
 
@@ -168,63 +167,76 @@ def answer(status: int, body: str = "", location: str = "", problem: str = "") -
     return Answer(status, 10.0, location, body, problem, "http://127.0.0.1:8080")
 
 
-def masked(said: bytes) -> bytes:
-    return said.replace(b"hush-hush", b"$TOKEN")
+def test_no_text_of_an_answer_keeps_a_secret() -> None:
+    told = answer(500, "no hush-hush", "/?t=hush-hush", "curl: hush-hush")
+
+    masked = told.without_secrets(lambda said: said.replace(b"hush-hush", b"$TOKEN"))
+
+    assert (masked.body, masked.location, masked.problem) == ("no $TOKEN", "/?t=$TOKEN", "curl: $TOKEN")
 
 
-def test_a_class_that_fails_is_told_with_what_belongs_to_its_request() -> None:
-    said = 'Traceback (most recent call last):\n  File "app.py", line 3\nTypeError: no total'
-    error = checking.not_meant(
-        "total", OwnRequestClass(path="/total", users=1), answer(500, "no hush-hush"), said, masked
-    )
+def request(name: str, method: str = "GET", **given: Any) -> OwnRequestClass:
+    return OwnRequestClass(path=f"/{name}", method=method, users=1, **given)
 
-    assert "GET /total, the class total, is answered with status 500" in error.message
-    for word in ("The answer says: no $TOKEN", "TypeError: no total", "requests.total", "expected_status: 500"):
+
+LOGIN = Login(path="/login")
+TRACEBACK = 'Traceback (most recent call last):\n  File "app.py", line 3\nTypeError: no total'
+NOT_MEANT: dict[str, tuple[Answer, str, OwnRequestClass, Login | None, list[str], list[str]]] = {
+    "what belongs to its request is told": (
+        answer(500, "no total"), TRACEBACK, request("me"), None,
+        ["GET /me, the class me, is answered with status 500", "The answer says: no total", "TypeError: no total",
+         "requests.me", "expected_status: 500"], ["hosts:"],
+    ),
+    "a host that is missing is named": (
+        answer(500), 'psycopg.OperationalError: could not translate host name "db" to address', request("me"), None,
+        ["could not reach the host db", "beside"], [],
+    ),
+    "a worker that its server killed": (
+        answer(500), "[CRITICAL] WORKER TIMEOUT (pid:27)\nTraceback (most recent call last):\nSystemExit: 1",
+        request("me"), None, ["longer than the server's timeout"], ["environment"],
+    ),
+    "no answer": (
+        answer(0, problem="a\ncurl: (28) timed out"), "", request("me", expected_status=404), None,
+        ["is not answered when it is asked alone: curl: (28) timed out"], ["expected_status:"],
+    ),
+    "another status than expected, with a body that is no text": (
+        answer(200, "\0\1"), "", request("me", expected_status=404), None,
+        ["status 200, but expected_status is 404", "wrote nothing"], ["The answer says"],
+    ),
+    "a login is needed": (answer(401), "", request("me"), None, [checking.WAY_TO_LOG_IN, "expected_status: 401"], []),
+    "a login is needed, and does not count": (
+        answer(403), "", request("me"), LOGIN, ["POST /login, the login, was accepted, but does not count here."],
+        [checking.WAY_TO_LOG_IN],
+    ),
+    "no such path, whoever asks": (
+        answer(404), "", request("me"), LOGIN, ["a path that exists", "requests.me", "expected_status: 404"],
+        [checking.WAY_TO_LOG_IN, "the login"],
+    ),
+    "another method": (answer(405), "", request("me"), None, ["method: POST", "expected_status: 405"], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "said", "described", "login", "says", "never"), NOT_MEANT.values(), ids=NOT_MEANT)
+def test_a_class_that_is_not_answered_as_it_should_be_has_its_way_out(
+    told: Answer, said: str, described: OwnRequestClass, login: Login | None, says: list[str], never: list[str]
+) -> None:
+    error = checking.not_meant("me", described, told, said, login)
+
+    text = f"{error.message}\n{error.hint}"
+    assert [words for words in says if words not in text] == []
+    assert [words for words in never if words in text] == []
+
+
+def test_users_who_cannot_log_in_are_told_with_the_answer() -> None:
+    problem = "is answered with status 403, a redirect to /"
+    error = checking.not_logged_in(Login(path="/login", body="user=ada"), problem, "no  CSRF token", "KeyError: 'user'")
+    page = "the page with the form is answered with status 404"
+    missing = checking.not_logged_in(Login(path="/login", form={"user": "ada"}), page, "", "")
+
+    assert error.message == f"POST /login, the login, {problem}."
+    for word in ("no CSRF token", "KeyError: 'user'", "login.form", "Correct login"):
         assert word in error.hint
-    assert "hosts:" not in error.hint
-
-
-def test_a_class_that_fails_because_of_a_host_names_it() -> None:
-    said = 'psycopg.OperationalError: could not translate host name "db" to address'
-    error = checking.not_meant("total", OwnRequestClass(path="/total", users=1), answer(500), said, masked)
-
-    assert "could not reach the host db" in error.hint
-    assert "beside" in error.hint
-
-
-def test_a_class_that_is_killed_by_the_server_s_timeout_is_told_so() -> None:
-    said = "[CRITICAL] WORKER TIMEOUT (pid:27)\nTraceback (most recent call last):\nSystemExit: 1"
-    error = checking.not_meant("total", OwnRequestClass(path="/total", users=1), answer(500), said, masked)
-
-    assert "longer than the server's timeout" in error.message
-    assert "environment" not in error.hint
-
-
-@pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_class_that_needs_a_login_is_told_how_to_give_one(status: int) -> None:
-    error = checking.not_meant("mine", OwnRequestClass(path="/mine", users=1), answer(status), "", masked)
-
-    logged_in = checking.not_meant(
-        "mine", OwnRequestClass(path="/mine", users=1), answer(status), "", masked, Login(path="/login")
-    )
-
-    assert (checking.WAY_TO_LOG_IN in error.hint) == (status != 404)
-    assert ("POST /login, the login, was accepted, but does not count here." in logged_in.hint) == (status != 404)
-    assert checking.WAY_TO_LOG_IN not in logged_in.hint
-
-
-def test_users_who_cannot_log_in_are_told_with_the_answer_and_without_secrets() -> None:
-    refusal = Refusal(
-        problem="is answered with status 403, a redirect to /?t=hush-hush", said="no  CSRF token: hush-hush"
-    )
-    error = checking.not_logged_in(Login(path="/login", body="user=ada"), refusal, "KeyError: 'user'", masked)
-    page = Refusal(problem="the page with the form is answered with status 404", said="")
-    missing = checking.not_logged_in(Login(path="/login", form={"user": "ada"}), page, "", masked)
-
-    assert error.message == "POST /login, the login, is answered with status 403, a redirect to /?t=$TOKEN."
-    for word in ("no CSRF token: $TOKEN", "KeyError: 'user'", "login.form", "Correct login"):
-        assert word in error.hint
-    assert missing.message == "GET /login, the page with the form is answered with status 404."
+    assert missing.message == f"GET /login, {page}."
     assert "login.form" not in missing.hint
 
 
@@ -236,40 +248,13 @@ def test_no_text_has_cookies_or_tokens() -> None:
     assert without_sessions(said, sessions) == b"user $sid $sid Bearer $token {'Cookie': 'sid=$sid; lang=en'} insid=x"
 
 
-def test_a_class_without_an_answer_and_another_status_than_expected_are_told() -> None:
-    one = OwnRequestClass(path="/gone", users=1, expected_status=404)
-    silent = checking.not_meant("gone", one, answer(0, problem="curl: (28) timed out"), "", masked)
-    other = checking.not_meant("gone", one, answer(200, "\0\1"), "", masked)
-
-    assert "is not answered when it is asked alone: curl: (28) timed out" in silent.message
-    assert "expected_status:" not in silent.hint
-    assert "status 200, but expected_status is 404" in other.message
-    assert "The answer says" not in other.hint
-    assert "wrote nothing" in other.hint
-
-
-@pytest.mark.parametrize(
-    ("status", "way"),
-    [(401, "login: {path: /login"), (403, "login: {"), (404, "a path that exists"), (405, "method: POST")],
-)
-def test_a_status_has_its_own_way_out(status: int, way: str) -> None:
-    error = checking.not_meant("me", OwnRequestClass(path="/me", users=1), answer(status), "", masked)
-
-    assert way in error.hint
-    assert "requests.me" in error.hint
-    assert f"expected_status: {status}" in error.hint
-
-
 def test_all_classes_stand_in_a_table_and_all_that_fail_are_told() -> None:
     long = "a-class-with-a-name-of-many-words"
-    asked = {
-        "home": OwnRequestClass(path="/", users=1),
-        long: OwnRequestClass(path=f"/{long}/{long}", method="DELETE", users=1),
-    }
+    asked = {"home": OwnRequestClass(path="/", users=1), long: request(f"{long}/{long}", "DELETE")}
     answers = {"home": answer(200), long: Answer(0, 60000.4, "", "", "too late")}
 
     table = checking.table_of(asked, answers)
-    errors = [checking.not_meant(name, asked[name], answers[name], "", masked) for name in asked]
+    errors = [checking.not_meant(name, asked[name], answers[name], "") for name in asked]
     error = checking.joined(errors, 3)
 
     assert table == snapshot("""\
@@ -282,50 +267,59 @@ def test_all_classes_stand_in_a_table_and_all_that_fail_are_told() -> None:
     assert checking.joined(errors[:1], 3) is errors[0]
 
 
-@pytest.mark.parametrize(("where", "login"), [("/accounts/login?next=/", True), ("/shop/", False)])
-def test_a_redirect_is_worth_a_word_and_more_if_it_leads_to_a_login(where: str, login: bool) -> None:
-    said = checking.redirected(
-        "old", OwnRequestClass(path="/old", users=1), answer(302, location=f"http://127.0.0.1:8080{where}"), masked
+@pytest.mark.parametrize(
+    ("where", "shown", "way"),
+    [
+        ("http://127.0.0.1:8080/accounts/login?next=/", "/accounts/login?next=/", checking.WAY_TO_LOG_IN),
+        ("http://127.0.0.1:8080/shop/", "/shop/", ""),
+        ("https://127.0.0.1:8080/old", "https://127.0.0.1:8080/old", checking.WAY_TO_HTTPS),
+        ("https://127.0.0.1:8080/new", "https://127.0.0.1:8080/new", ""),
+    ],
+)
+def test_a_redirect_is_worth_a_word_and_more_if_it_leads_to_a_login_or_to_https(
+    where: str, shown: str, way: str
+) -> None:
+    assert checking.redirected("old", request("old"), answer(302, location=where)) == (
+        f"GET /old, the class old, is answered with status 302, a redirect to {shown}. "
+        f"The load measures the redirect itself.{way and f' {way}'}"
     )
-
-    assert f"status 302, a redirect to {where}." in said
-    assert (checking.WAY_TO_LOG_IN in said) == login
-
-
-def test_a_redirect_to_https_names_the_header_of_a_proxy() -> None:
-    old = OwnRequestClass(path="/old", users=1)
-    said = [checking.redirected("old", old, answer(301, location=f"https://127.0.0.1:8080{path}"), masked)
-            for path in ("/old", "/new")]  # fmt: skip
-
-    assert ["{X-Forwarded-Proto: https}" in each for each in said] == [True, False]
 
 
 def test_what_was_written_before_a_request_does_not_belong_to_it() -> None:
-    assert (
-        checking.written_since({"a": "booted\n"}, {"a": "booted\nTypeError\n", "b": "hello\n"}) == "TypeError\nhello\n"
-    )
+    now = {"a": "booted\nTypeError\n", "b": "hello\n"}
+    assert checking.written_since({"a": "booted\n"}, now) == "TypeError\nhello\n"
 
 
-def test_a_server_that_does_not_start_is_told_by_its_cause() -> None:
-    said = "Traceback (most recent call last):\n  x\nKeyError: 'SHOP_KEY'\nbye"
-    error = checking.not_healthy(said, "0 of 2 workers have loaded the application")
+DOES_NOT_START = "Your application does not start as it is served today: "
+HEALTH = {
+    "its cause": (
+        ("Traceback (most recent call last):\n  x\nKeyError: 'SHOP_KEY'\nbye", "0 of 2 workers have loaded it", ""),
+        f"{DOES_NOT_START}KeyError: 'SHOP_KEY'", ["\n  bye\n"], [],
+    ),
+    "its last line": (("booting\nbye", "", ""), f"{DOES_NOT_START}bye", [], []),
+    "the command before it": (("bye", "", BEFORE), "The command of application.before fails: bye", [], []),
+    "its health check, if it runs and is never ready": (
+        ("[INFO] Booting worker", "curl: (22) The requested URL returned error: 404\nNot Found", ""),
+        f"{DOES_NOT_START}the health check says curl: (22) The requested URL returned error: 404",
+        ["Booting worker", "Not Found", "application.ready"], [],
+    ),
+    "a service beside it": (
+        ("", "no such database", "beside-db"),
+        "beside-db does not start as it is served today: the health check says no such database", [],
+        ["application.ready"],
+    ),
+}  # fmt: skip
 
-    assert error.message == "Your application does not start as it is served today: KeyError: 'SHOP_KEY'"
-    assert "\n  bye\n" in error.hint
-    assert checking.not_healthy("bye", "", checking.BEFORE).message == "The command of application.before fails: bye"
-    assert checking.not_healthy("booting\nbye", "").message.endswith("today: bye")
 
+@pytest.mark.parametrize(("told", "message", "says", "never"), HEALTH.values(), ids=HEALTH)
+def test_a_server_that_does_not_become_healthy_is_told_by(
+    told: tuple[str, str, str], message: str, says: list[str], never: list[str]
+) -> None:
+    error = checking.not_healthy(*told)
 
-def test_a_server_that_starts_and_is_never_ready_is_told_by_its_health_check() -> None:
-    """Its last line only says that it runs."""
-    error = checking.not_healthy("[INFO] Booting worker", "curl: (22) The requested URL returned error: 404\nNot Found")
-    beside = checking.not_healthy("", "no such database", "beside-db")
-
-    assert error.message.endswith(" today: the health check says curl: (22) The requested URL returned error: 404")
-    for word in ("Booting worker", "Not Found", "application.ready"):
-        assert word in error.hint
-    assert beside.message == "beside-db does not start as it is served today: the health check says no such database"
-    assert "application.ready" not in beside.hint
+    assert error.message == message
+    assert [words for words in says if words not in error.hint] == []
+    assert [words for words in never if words in error.hint] == []
 
 
 def test_the_words_of_a_health_check_have_no_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -348,11 +342,10 @@ def test_the_words_of_a_health_check_have_no_secrets(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("stampede.run.trial.trial.compose", refuse)
     monkeypatch.setattr("stampede.run.trial.trial.containers_of", there)
-    monkeypatch.setattr(checking, "containers_of", there)
 
     asyncio.run(stack.attempt(Trial.start))
     assert stack.reason is not None
-    assert stack.reason.startswith(UNHEALTHY)
+    assert stack.reason.startswith("the servers did not become healthy: ")
     with pytest.raises(LabError) as caught:
         asyncio.run(checking.ask_for_each_class(stack, lambda _: None))
 

@@ -46,7 +46,6 @@ class Machine:
 
 
 def calibrate(load: Load, ask: Callable[[str], float]) -> Calibration:
-    """Calibrate a load with what answers at once."""
 
     async def answer(path: str) -> float:
         return ask(path)
@@ -55,7 +54,6 @@ def calibrate(load: Load, ask: Callable[[str], float]) -> Calibration:
 
 
 def loaded(cpu: str) -> Load:
-    """Return the load with the way of computing that was chosen."""
     return LOAD.model_copy(update={"settings": LOAD.settings | {"cpu": cpu}})
 
 

@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 from stampede.docker.client import Machine
 from stampede.docker.cluster import images, swarm
 from stampede.docker.cluster.engines import offset_s
-from stampede.docker.cluster.machines import machines_of, read_machines
+from stampede.docker.cluster.machines import read_machines
 from stampede.docker.containers import ContainerInfo, overlay_name
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment
@@ -33,17 +33,15 @@ machines:
 """
 
 
-def written(folder: Path, text: str) -> Path:
-    """Return a file of machines with this text."""
+def three_machines(folder: Path, text: str = THREE) -> tuple[Machine, ...]:
     file = folder / "machines.yaml"
     file.write_text(text)
-    return file
+    return read_machines(file)
 
 
 def test_machines_have_an_engine_a_role_and_cores(tmp_path: Path) -> None:
     """Machines for load come last, because the first machine builds the images."""
-    cluster = read_machines(written(tmp_path, THREE.replace("bench-1", "z-1", 1)))
-    machines = machines_of(cluster)
+    machines = three_machines(tmp_path, THREE.replace("bench-1", "z-1", 1))
 
     assert [(one.name, one.role, one.cpuset, one.shares_files) for one in machines] == [
         ("z-1", "servers", "0-3", False), ("bench-2", "servers", "", False), ("laptop", "load", "0", False),
@@ -74,13 +72,7 @@ machines.yaml: a and b have the same context same
 """)
 
 
-def three_machines(tmp_path: Path, text: str = THREE) -> tuple[Machine, ...]:
-    """Return the machines of a file with this text."""
-    return machines_of(read_machines(written(tmp_path, text)))
-
-
 def trial(experiment: str, variant: str, generators: int = 1) -> PlannedTrial:
-    """Return the first trial of a variant."""
     planned = lay_out(generated_on(load_experiment(experiment), generators), variants=[variant])
     return planned.trials[0]
 
@@ -121,7 +113,6 @@ def test_a_plan_has_room_on_every_machine(tmp_path: Path) -> None:
 
 
 def resolved() -> dict[str, Any]:
-    """Return a Compose file as a trial has it, with a server, a balancer and a load generator."""
     volumes = [{"type": "bind", "source": "./k6", "target": "/k6"}, {"type": "bind", "target": "/results"}]
     box = {key: value for key, value in yaml.safe_load(COMPOSE_FILE.read_text())["x-lab"].items() if key != "networks"}
     return {
@@ -179,8 +170,7 @@ def test_a_server_has_what_another_service_wrote_if_both_are_on_its_machine(tmp_
 
 def test_one_engine_elsewhere_has_all_containers_and_the_labs_own_network(tmp_path: Path) -> None:
     """Only files are brought to it."""
-    elsewhere = replace(three_machines(tmp_path)[1], name="bench")
-    here = on_machine(resolved(), elsewhere)
+    here = on_machine(resolved(), three_machines(tmp_path)[1])
     assert here["networks"] == {"lab": {"internal": True}}
     assert set(here["services"]) == {"gunicorn", "nginx", "k6"}
     assert here["services"]["k6"]["volumes"][0] == {"type": "volume", "target": "/k6"}
@@ -204,33 +194,24 @@ def member(name: str, engine: str, node: str, manages: bool) -> Machine:
     return Told(name, name, shares_files=False, answers=answer)
 
 
+STRANGE = "These machines are in no swarm that a machine of the file manages: {}. So containers share no network."
+
+
 @pytest.mark.parametrize(
     ("members", "says"),
     [
-        ([("1", "n1", True), ("2", "", False)], "b is in no swarm / docker --context a swarm join-token worker"),
-        ([("1", "", False), ("2", "", False)], "a, b are in no swarm / docker --context a swarm init / UDP 7946"),
-        ([("1", "n1", False), ("2", "", False)], "None of a, b / Add a manager"),
-        ([("1", "", False), ("2", "n2", False)], "None of a, b / Add a manager"),
-        ([("1", "n1", True), ("2", "other-2", True)], "b is in another / than a / swarm leave / join"),
-        ([("1", "n1", False), ("2", "n2", False)], "None of a, b / manager / docker node promote NODE"),
+        ([("1", "n1", True), ("2", "", False)], f"{STRANGE.format('b')} / docker --context a swarm join-token worker"),
+        ([("1", "", False), ("2", "", False)], f"{STRANGE.format('a, b')} / context a swarm init / UDP 7946"),
+        ([("1", "n1", False), ("2", "n2", False)], f"{STRANGE.format('a, b')} / docker node promote NODE"),
+        ([("1", "n1", True), ("2", "other-2", True)], f"{STRANGE.format('b')} / swarm leave"),
         ([("1", "n1", True), ("1", "n1", True)], "a and b are the same engine / Remove one of them"),
     ],
-)  # fmt: skip
+)
 def test_machines_that_cannot_share_a_network_are_named(members: list[tuple[str, str, bool]], says: str) -> None:
     machines = [member(name, *told) for name, told in zip("ab", members, strict=True)]
 
     problem = problem_of(lambda: swarm.check_joined(swarm.nodes_of(machines)))
     assert [word for word in says.split(" / ") if word not in problem] == []
-
-
-def test_a_context_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real client asks a socket that nobody listens at."""
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    machine = Machine("bench", shares_files=False)
-
-    problem = problem_of(swarm.nodes_of, [machine])
-    assert problem.startswith("The engine of bench does not answer: ")
-    assert "docker context ls" in problem
 
 
 def test_images_that_differ_after_copying_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -251,34 +232,38 @@ Machines of one run need the same kind of processor: stampede machines\
     assert said == ["Copying b from bench-1 to laptop …"]
 
 
-def difference(used: list[tuple[str, Machine, str]]) -> str | None:
-    """Return which of these containers (service, machine, image) has other images than its like."""
-    return images.image_difference(ContainerInfo("", name, name, machine, image=image) for name, machine, image in used)
-
-
+@pytest.mark.parametrize(
+    ("used", "difference"),
+    [
+        ([("gunicorn", 0, "1"), ("gunicorn", 1, "1")], None),
+        ([("gunicorn", 0, "1"), ("gunicorn", 1, "like 1")], None),
+        ([("gunicorn", 0, "1"), ("nginx", 2, "other")], None),
+        ([("k6", 0, "1"), ("k6-2", 0, "1"), ("k6-3", 2, "other")], "k6 has another image on bench-1 than on laptop"),
+    ],
+)
 def test_a_service_with_different_images_is_named_with_its_machines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, used: list[tuple[str, int, str]], difference: str | None
 ) -> None:
     """Ids may differ although the contents are the same, because engines store images in different ways."""
-    first, second, third = three_machines(tmp_path)
-    contents = {"sha256:1": "same", "sha256:2": "same", "sha256:3": "other"}
-    monkeypatch.setattr(images, "content_of", lambda identity, _: contents[identity])
+    machines = three_machines(tmp_path)
+    monkeypatch.setattr(images, "content_of", lambda identity, _: identity.removeprefix("like "))
 
-    assert difference([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:1")]) is None
-    assert difference([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:2")]) is None
-    assert difference([("gunicorn", first, "sha256:1"), ("nginx", third, "sha256:3")]) is None
-    assert difference([("k6", first, "sha256:1"), ("k6-2", first, "sha256:1"), ("k6-3", third, "sha256:3")]) == (
-        "k6 has another image on bench-1 than on laptop"
-    )
+    there = (ContainerInfo("", service, service, machines[at], image=identity) for service, at, identity in used)
+    assert images.image_difference(there) == difference
 
 
-def test_an_engine_that_is_stopped_is_no_engine_to_wait_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It accepts connections and never answers."""
+@pytest.mark.parametrize(("listens", "why"), [(False, ""), (True, "no answer within 1 s\n")])
+def test_an_engine_that_cannot_be_reached_or_is_stopped_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, listens: bool, why: str
+) -> None:
+    """A real client asks a socket; that of an engine that is stopped accepts connections and never answers."""
     monkeypatch.setattr(swarm, "ANSWERS_WITHIN_S", 1)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
     with socket.socket(socket.AF_UNIX) as stopped:
-        stopped.bind(str(tmp_path / "engine.sock"))
-        stopped.listen()
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
+        if listens:
+            stopped.bind(str(tmp_path / "engine.sock"))
+            stopped.listen()
         problem = problem_of(swarm.nodes_of, [Machine("bench", shares_files=False)])
 
-    assert problem.startswith("The engine of bench does not answer: no answer within 1 s\n")
+    assert problem.startswith(f"The engine of bench does not answer: {why}")
+    assert "docker context ls" in problem

@@ -26,7 +26,6 @@ OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "en
 
 
 def composed(tmp_path: Path, factors: dict[str, str] | None = None, *profiles: str) -> dict[str, Any]:
-    """Return what Compose makes of the file with some factors, for some profiles or all."""
     file = tmp_path / "factors.env"
     file.write_text("".join(f"{name}='{value}'\n" for name, value in (factors or {}).items()))
     client = DockerClient(
@@ -88,7 +87,6 @@ def test_compose_makes_the_same_of_a_record_that_does_not_tell_where_it_was_made
 
 
 def aliases(service: dict[str, Any]) -> list[str]:
-    """Return the names of a service on the lab's network."""
     networks = service.get("networks", {})
     return (networks["lab"] or {}).get("aliases", []) if isinstance(networks, dict) and "lab" in networks else []
 
@@ -142,7 +140,6 @@ def test_variants_differ_in_what_their_file_says_and_in_nothing_else(tmp_path: P
 
 
 def differences(one: object, other: object, where: str = "") -> list[str]:
-    """Return the paths at which two documents differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         return [
             path
@@ -251,7 +248,6 @@ def example_of(server: type[Variant]) -> Variant:
 
 
 def another(annotation: Any, value: Any) -> Any:
-    """Return another value of a setting; the same where there is no other."""
     if annotation == Unreleased | None:
         return Unreleased(patch="servers/gunicorn/idle-thread.patch")
     if (words := get_args(annotation)) and not any(isinstance(word, type) for word in words):

@@ -19,7 +19,7 @@ from stampede.teach.classroom import submissions
 from tests.conftest import Lab
 from tests.quick.test_hostile_logs import OBEYED
 from tests.quick.test_manifest import CLAIM, FEW
-from tests.synthetic import make_run, make_trial
+from tests.synthetic import make_run, make_trial, older_run
 
 pytestmark = pytest.mark.usefixtures("without_pictures")
 EVIL = "\x1b[2J\x9b1m\u202e[/red][bold]:heart:"
@@ -107,6 +107,19 @@ def test_a_pipe_or_a_device_is_no_record(
     said = lab.call("class", str(run))
     assert said.returncode != 0
     assert f"{name} cannot be read: It is a pipe or a device" in said.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("command", ["report", "verify", "export"])
+def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, command: str) -> None:
+    old = older_run(lab.results)
+
+    done = lab.call(command, str(old))
+
+    problem = f"{old}/run.json has schema 0; this version reads schema 2"
+    if command == "verify":
+        problem = f"{old} has no manifest.sha256"
+    assert done.returncode == 2
+    assert done.stderr == f"error: {problem}.\n\nhint: stampede {command} results/<experiment>/<time>, or …/latest\n"
 
 
 def test_a_pipe_is_no_description_of_a_service(lab: Lab, tmp_path: Path) -> None:

@@ -31,21 +31,6 @@ def heeded() -> Iterator[None]:
     interruption._signals.clear()
 
 
-@pytest.mark.parametrize("which", STOPS)
-def test_what_has_begun_is_finished_before_an_interrupt_is_heeded(which: signal.Signals) -> None:
-    seen: list[int] = []
-
-    def work() -> None:
-        with uninterrupted() as asked:
-            signal.raise_signal(which)
-            seen.extend(asked)
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-
-    assert seen == [which]
-
-
 @pytest.mark.parametrize(
     ("which", "reason"),
     [
@@ -54,10 +39,25 @@ def test_what_has_begun_is_finished_before_an_interrupt_is_heeded(which: signal.
         (signal.SIGHUP, "its terminal was closed, or its parent process ended"),
     ],
 )
-def test_who_stopped_the_lab_is_told_by_the_signal(which: signal.Signals, reason: str) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(which)
+def test_what_has_begun_is_finished_before_an_interrupt_is_heeded_and_the_next_is_heeded_at_once(
+    which: signal.Signals, reason: str
+) -> None:
+    seen: list[int] = []
 
+    def work() -> None:
+        with uninterrupted() as asked:
+            assert asked == []
+            signal.raise_signal(which)
+            seen.extend(asked)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    with uninterrupted() as asked:
+        pass
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+    assert (seen, asked) == ([which], [])
     assert interruption.stop_reason() == reason
 
 
@@ -111,15 +111,6 @@ def test_a_closed_terminal_does_not_keep_the_lab_from_cleaning_up() -> None:
         said, _ = talking.communicate(timeout=60)
 
     assert said == "cleaned up\n"
-
-
-def test_without_an_interrupt_nothing_is_raised_and_the_next_one_is_heeded_at_once() -> None:
-    with uninterrupted() as asked:
-        pass
-
-    assert asked == []
-    with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
 
 
 def test_a_block_inside_another_leaves_the_interrupt_to_the_outer_block() -> None:

@@ -43,7 +43,6 @@ def run(tmp_path: Path) -> Path:
 
 
 def measure(run: Path, number: int, *, took_s: float, **changed: Any) -> list[TrialRecord]:
-    """Write the trials of a round, and return their records."""
     ended = (BEGAN + timedelta(seconds=took_s)).isoformat()
     times: dict[str, Any] = {"began": BEGAN.isoformat(), "ended": ended, "seconds": Seconds(load=took_s - 5)}
     return [

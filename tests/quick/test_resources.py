@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stampede.errors import WrongUse
-from stampede.resources import balance_in, choose_container, containers_in, of_cgroup, read_resources
+from stampede.resources import choose_container, containers_in, of_cgroup, read_resources
 from stampede.service.description import read_user_service
 from stampede.service.discovery import describe_folder
 
@@ -44,7 +44,7 @@ services:
     mem_limit: 6g
     deploy: {replicas: 2, resources: {limits: {cpus: "1.5", memory: 512M}}}
 """
-UNIT = "[Service]\nExecStart=/venv/bin/gunicorn shop:app\nSlice=web.slice\nCPUQuota=150%\nMemoryMax=1G\n"
+UNIT = "[Service]\nExecStart=/venv/bin/gunicorn shop:app\nCPUQuota=150%\nMemoryMax=1G\n"
 SILENT = DEPLOYMENT.replace(", limits: {cpu: 500m, memory: 1Gi}", "")
 
 FILES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
@@ -64,9 +64,9 @@ FILES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     ),
     "zero, which limits nothing": ({"compose.yaml": "services: {web: {image: shop, cpus: '0', mem_limit: 0}}"}, {}),
     "a unit of systemd": ({"shop.service": UNIT}, {"cpus": 1.5, "memory_mib": 1024}),
-    "a unit in a slice, with a drop-in": (
-        {"shop.service": UNIT, "web.slice": "[Slice]\nCPUQuota=50%\nMemoryMax=infinity\n",
-         "shop.service.d/less.conf": "[Service]\nMemoryMax=300M\n"}, {"cpus": 0.5, "memory_mib": 300},
+    "a unit with a drop-in, which counts": (
+        {"shop.service": UNIT, "shop.service.d/less.conf": "[Service]\nMemoryMax=300M\n"},
+        {"cpus": 1.5, "memory_mib": 300},
     ),
     # developmentseed/titiler: a Compose file for development names the same server, and limits nothing
     "the limits of a chart, beside a Compose file without limits": (
@@ -76,9 +76,6 @@ FILES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     ),
     "several containers, none of which is limited": (
         {"one.yaml": SILENT, "two.yaml": SILENT.replace("web", "api").replace("s: 3", "s: 1")}, {},
-    ),
-    "values of production in a folder": (
-        {"values/shop-live.yaml": "resources: {limits: {cpu: 1}}\n"}, {"cpus": 1},
     ),
     "a file for production counts more than the base, and one for tests not at all": (
         {"base/web.yaml": DEPLOYMENT, "prod/web.yaml": DEPLOYMENT.replace("500m", "2"),
@@ -103,21 +100,6 @@ def test_a_limit_of_a_container_that_may_be_another_is_no_limit() -> None:
     assert problem == "one.yaml (web), two.yaml (api): nothing says which container serves, so its limits are left out"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("kind: Ingress\nmetadata:\n  annotations:\n    nginx.ingress.kubernetes.io/load-balance: ewma\n",
-         ("round_robin", "in.yaml: ewma, which round robin is nearest to")),
-        ("kind: Ingress\nannotations:\n  haproxy.org/load-balance: leastconn\n", ("least_conn", "in.yaml")),
-        ("kind: DestinationRule\nspec:\n  trafficPolicy:\n    loadBalancer:\n      simple: ROUND_ROBIN\n",
-         ("round_robin", "in.yaml")),
-        ("kind: Deployment\nspec:\n  strategy: p2c\n", None),
-    ],
-)  # fmt: skip
-def test_how_an_ingress_chooses_a_pod(text: str, expected: tuple[str, str] | None) -> None:
-    assert balance_in([("in.yaml", text)]).get("balance") == expected
-
-
 def tree(root: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -125,28 +107,30 @@ def tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def test_the_cgroup_of_version_2_and_those_above_it(tmp_path: Path) -> None:
-    root = tree(tmp_path, {
-        "proc/self/cgroup": "0::/web.slice/shop.service\n", "sys/fs/cgroup/web.slice/cpu.max": "150000 100000\n",
-        "sys/fs/cgroup/web.slice/memory.max": "2147483648\n",
-        "sys/fs/cgroup/web.slice/shop.service/cpu.max": "max 100000\n",
-        "sys/fs/cgroup/web.slice/shop.service/memory.max": "1073741824\n",
-    })  # fmt: skip
+CGROUPS: dict[str, tuple[dict[str, str], dict[str, float]]] = {
+    "version 2, and those above it": (
+        {"proc/self/cgroup": "0::/web.slice/shop.service\n", "sys/fs/cgroup/web.slice/cpu.max": "150000 100000\n",
+         "sys/fs/cgroup/web.slice/memory.max": "2147483648\n",
+         "sys/fs/cgroup/web.slice/shop.service/cpu.max": "max 100000\n",
+         "sys/fs/cgroup/web.slice/shop.service/memory.max": "1073741824\n"},
+        {"cpus": 1.5, "memory_mib": 1024},
+    ),
+    "version 1, as a container sees it": (
+        {"proc/self/cgroup": "4:memory:/docker/abc\n2:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n",
+         "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
+         "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+         "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"},
+        {"cpus": 0.5},
+    ),
+    "none": ({}, {}),
+}  # fmt: skip
 
-    assert of_cgroup(root) == {"cpus": (1.5, "the cgroup of this command"),
-                               "memory_mib": (1024, "the cgroup of this command")}  # fmt: skip
 
+@pytest.mark.parametrize(("files", "expected"), CGROUPS.values(), ids=CGROUPS)
+def test_what_a_cgroup_limits(tmp_path: Path, files: dict[str, str], expected: dict[str, float]) -> None:
+    found = of_cgroup(tree(tmp_path, files))
 
-def test_the_cgroup_of_version_1_as_a_container_sees_it(tmp_path: Path) -> None:
-    root = tree(tmp_path, {
-        "proc/self/cgroup": "4:memory:/docker/abc\n2:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n",
-        "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
-        "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-    })  # fmt: skip
-
-    assert of_cgroup(root) == {"cpus": (0.5, "the cgroup of this command")}
-    assert of_cgroup(tmp_path / "nothing") == {}
+    assert found == {key: (value, "the cgroup of this command") for key, value in expected.items()}
 
 
 def test_a_file_without_limits_is_refused(tmp_path: Path) -> None:
@@ -159,17 +143,15 @@ def test_a_file_without_limits_is_refused(tmp_path: Path) -> None:
 
 def test_init_writes_limits_with_their_places(tmp_path: Path) -> None:
     """And the file can be read."""
-    shop = tree(tmp_path / "shop", {
-        "Procfile": "web: gunicorn shop:app\n", "shop.py": "app = 1\n", "k8s/web.yaml": DEPLOYMENT,
-        "k8s/ingress.yaml": "kind: Ingress\nmetadata:\n  annotations:\n    a.io/load-balance: least_conn\n",
-    })  # fmt: skip
+    files = {"Procfile": "web: gunicorn shop:app\n", "shop.py": "app = 1\n", "k8s/web.yaml": DEPLOYMENT}
+    shop = tree(tmp_path / "shop", files)
     written = describe_folder(shop).text
     path = tmp_path / "my-service.yaml"
     path.write_text(written, encoding="utf-8")
 
     assert "  cpus: 0.5  # from k8s/web.yaml, web\n  memory_mib: 1024  # from k8s/web.yaml, web\n" in written
     served = read_user_service(path).served
-    assert (served.cpus, served.memory_mib, served.replicas, served.balance) == (0.5, 1024, 3, "least_conn")
+    assert (served.cpus, served.memory_mib, served.replicas) == (0.5, 1024, 3)
 
 
 def test_the_container_with_the_name_of_the_application_is_the_application() -> None:

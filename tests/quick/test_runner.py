@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from stampede.docker.engine import ca_bundle
 from stampede.docker.redaction import LOCAL, LOCAL_ENV
 from stampede.errors import LabError
 from stampede.experiment.model import Api, Client, Database, Durations, Load, Relative
-from stampede.paths import COMPOSE_FILE, ROOT
+from stampede.paths import COMPOSE_FILE, K6, ROOT
 from stampede.plan import PlannedTrial
 from stampede.records.classes import OwnRequestClass
 from stampede.records.folder import read_trial
@@ -26,6 +27,7 @@ from stampede.run.trial import checking
 from stampede.run.trial import trial as of_trial
 from stampede.run.trial.alone import Answer
 from stampede.run.trial.compose import Composed, compose, factors_of, share_load
+from stampede.run.trial.files import bring_scripts
 from stampede.run.trial.reasons import TrialFailed
 from stampede.run.trial.trial import Trial, rate_after, worst_exit_code
 from stampede.servers.asgi import Asgi
@@ -65,11 +67,9 @@ def test_a_client_connects_to_the_server_or_where_the_users_connect(variant: Var
         (BEHIND, {}, ["nginx"], ["k6"]),
         (BEHIND.model_copy(update={"balancer": "haproxy"}), {"client": CLIENT}, ["haproxy"], ["k6", "client"]),
         (BEHIND, {"api": Api()}, ["nginx", "api"], ["k6"]),
-        (BEHIND.model_copy(update={"balancer": "none"}), {}, ["gunicorn"], ["k6"]),
         (DIRECTLY, {}, ["asgi"], ["k6"]),
         (DIRECTLY, {"api": Api(one_device=True)}, ["asgi", "api"], ["k6"]),
         (DJANGO, {"database": Database()}, ["nginx"], ["k6"]),
-        (DJANGO.model_copy(update={"balancer": "none"}), {"database": Database()}, ["gunicorn"], ["k6"]),
         (BEHIND, {"generators": 3, "client": CLIENT}, ["nginx"], ["k6", "k6-2", "k6-3", "client"]),
     ],
 )
@@ -94,7 +94,6 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
 
 
 def started(stack: Trial) -> Trial:
-    """Start a trial, and return it."""
     asyncio.run(stack.attempt(Trial.start, "up"))
     return stack
 
@@ -142,13 +141,7 @@ FOLLOWED = PlannedTrial("one", DJANGO, "mix", CLIMB, "7s", 2)
 RUN = "results/django-fastcgi/20260102T030405Z"
 
 
-def rate_of(stack: Trial, follows: PlannedTrial) -> float:
-    """Return the rate of a trial that follows from another trial of its run."""
-    return rate_after(stack.planned, follows, stack.folder.parents[2])
-
-
 def overload(folder: Path, machine: Machine | None = None) -> Trial:
-    """Return a trial in a run's folder whose rate follows from the second trial of one under mix."""
     (folder / RUN).mkdir(parents=True, exist_ok=True)
     planned = PlannedTrial("two", DJANGO, "overload", OVERLOAD, "7s", 2, FOLLOWED)
     return Trial(planned, folder / RUN, 1, Engines((machine or Told(),)))
@@ -232,9 +225,6 @@ def test_compose_is_asked_once_for_the_trials_of_a_variant_under_a_load(
 @pytest.mark.usefixtures("resolving")
 def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Compose reads the true values from a file that is gone as soon as nothing has to be started any more."""
-    mounts = [{"source": f"{ROOT}/k6", "target": "/k6"}, {"source": "", "target": "/results"}]
-    box = {"user": f"{os.getuid()}:{os.getgid()}", "labels": {"stampede.owner": owner()}, "volumes": mounts}
-    monkeypatch.setitem(RESOLVED["services"], "k6", RESOLVED["services"]["k6"] | box)
     read: list[dict[str, str]] = []
 
     def refuse(words: tuple[str, ...]) -> None:
@@ -242,16 +232,17 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
             read.append(dict(re.findall(r"(\w+)='(.*)'", (stack.part / LOCAL_ENV).read_text())))
             raise DockerError(f"invalid mount: {stack.part} and {ROOT}/k6")
 
-    stack = overload(tmp_path, Told(answers=refuse))
-    mounts[1]["source"] = str(stack.part)
+    user = f"{os.getuid()}:{os.getgid()}"
+    monkeypatch.setitem(RESOLVED["services"], "k6", RESOLVED["services"]["k6"] | {"user": user})
     monkeypatch.setattr(of_trial, "rate_after", lambda *_: 75.6)
+    stack = overload(tmp_path, Told(answers=refuse))
 
     started(stack)
     record = stack.save(None, None)
 
     assert read == [{
         "LAB_OWNER": owner(), "LAB_LOAD_SETTINGS": f"{stack.part}/load.env", "LAB_RESULTS": str(stack.part),
-        "LAB_USER": f"{os.getuid()}:{os.getgid()}", "LAB_CA_BUNDLE": ca_bundle(),
+        "LAB_USER": user, "LAB_CA_BUNDLE": ca_bundle(),
     }]  # fmt: skip
     assert record.reason == f"the servers did not become healthy: invalid mount: {stack.part} and {ROOT}/k6"
     assert read_trial(stack.folder).reason == (
@@ -260,17 +251,9 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
     )
     assert {path.name for path in stack.folder.iterdir()} == {"compose.yml", "factors.env", "load.env", "trial.json"}
     kept = yaml.safe_load((stack.folder / "compose.yml").read_text())["services"]["k6-2"]
-    assert {key: kept[key] for key in box} == {
-        "user": "${LAB_USER:-1000:1000}", "labels": {"stampede.owner": "${LAB_OWNER:-by-hand}"},
-        "volumes": [{"source": "./k6", "target": "/k6"},
-                    {"source": "${LAB_RESULTS:-./results/by-hand}", "target": "/results"}],
-    }  # fmt: skip
+    assert kept["user"] == "${LAB_USER:-1000:1000}"
     factors = (stack.folder / "factors.env").read_text().splitlines()
     assert set(LOCAL) & {line.partition("=")[0] for line in factors} == set()
-
-
-def test_one_generator_sends_everything() -> None:
-    assert share_load({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 1) == {}
 
 
 def test_several_generators_share_the_load_without_a_gap_or_an_overlap() -> None:
@@ -278,6 +261,7 @@ def test_several_generators_share_the_load_without_a_gap_or_an_overlap() -> None
     shared = share_load({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 4)
 
     sequence = ["--execution-segment-sequence", "0,1/4,2/4,3/4,1"]
+    assert share_load({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 1) == {}, "one sends everything"
     assert shared == {
         name: {
             "image": "grafana/k6",
@@ -299,7 +283,6 @@ def test_of_several_generators_the_one_that_failed_tells(exit_codes: list[int], 
 
 
 def climbing(*failed: int) -> list[Request]:
-    """Return two visits in each step of two seconds, so many of which fail."""
     return [
         one
         for step, failures in enumerate(failed)
@@ -314,64 +297,56 @@ def test_a_rate_follows_from_the_capacity_of_the_same_round(tmp_path: Path) -> N
     """Of 100, 200 and 400 visits/s the last was too much; the first trial's capacity is another one."""
     make_trial(tmp_path / RUN, "one", 1, climbing(0, 0, 0))
     make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
+    trial = overload(tmp_path)
 
-    assert rate_of(overload(tmp_path), FOLLOWED) == 300.0
+    assert rate_after(trial.planned, FOLLOWED, trial.run_folder) == 300.0
 
 
-@pytest.mark.parametrize(
-    ("requests", "changed", "message"),
-    [
-        (climbing(1, 0), {}, "where visits already failed in the first step"),
-        (climbing(0), {"outcome": "failed", "reason": "k6 ended with exit code 107: no"},
-         "which was not measured: k6 ended with exit code 107: no"),
-        ([Request()], {}, "which shows no capacity: no visit was made"),
-        (climbing(0, 0, 0), {}, "which shows no capacity: 400 visits a second are too few to fail, raise last_per_s"),
-    ],
-)  # fmt: skip
-def test_a_rate_that_nobody_knows_is_why_the_trial_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, requests: list[Request], changed: dict[str, Any], message: str
-) -> None:
-    """Nothing is started for it."""
+NO_RATE: dict[str, tuple[list[Request] | None, dict[str, Any], str]] = {
+    "no record": (None, {}, ", which has no record"),
+    "the first step was too much": (climbing(1, 0), {}, ", where visits already failed in the first step"),
+    "not measured": (
+        climbing(0), {"outcome": "failed", "reason": "k6 ended with exit code 107: no"},
+        ", which was not measured: k6 ended with exit code 107: no",
+    ),
+    "no visit": ([Request()], {}, ", which shows no capacity: no visit was made"),
+    "never too much": (
+        climbing(0, 0, 0), {},
+        ", which shows no capacity: 400 visits a second are too few to fail, raise last_per_s",
+    ),
+    "more than k6 can send": (  # 200 visits a second, times 1.5, in three requests each, from two load generators
+        climbing(0, 0, 1), {},
+        ", and is too high: 450 requests a second are more than the 400 that one k6 container can send; reduce them, "
+        "or increase generators (the k6 containers)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("requests", "changed", "message"), NO_RATE.values(), ids=NO_RATE)
+def test_a_rate_that_nobody_knows_is_why_the_trial_failed_and_nothing_is_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, requests: list[Request] | None, changed: dict[str, Any],
+    message: str,
+) -> None:  # fmt: skip
     monkeypatch.delattr("stampede.run.trial.compose.HERE")
-    make_trial(tmp_path / RUN, "one", 2, requests, **changed)
+    if "k6 container" in message:
+        monkeypatch.setattr("stampede.experiment.loads.script.RATE_MAX_RPS", 400)
+    if requests is not None:
+        make_trial(tmp_path / RUN, "one", 2, requests, **changed)
+
     stack = started(overload(tmp_path))
 
-    assert (stack.outcome, stack.reason) == ("failed", f"the rate is relative to one under mix, {message}")
+    assert (stack.outcome, stack.reason) == ("failed", f"the rate is relative to one under mix{message}")
     assert (stack.composed, stack.visits_per_s, stack.containers) == ([], None, [])
 
 
-def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The capacity of 200 visits a second, times 1.5, in three requests each, from two load generators."""
-    monkeypatch.delattr("stampede.run.trial.compose.HERE")
-    monkeypatch.setattr("stampede.experiment.loads.script.RATE_MAX_RPS", 400)
-    make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
-    stack = started(overload(tmp_path))
-
-    assert stack.reason == (
-        "the rate is relative to one under mix, and is too high: 450 requests a second are more than the 400 that one "
-        "k6 container can send; reduce them, or increase generators (the k6 containers)"
-    )
-
-
-def test_a_rate_after_a_trial_that_left_nothing_or_did_not_climb_is_not_known(tmp_path: Path) -> None:
-    stack = overload(tmp_path)
-    relative = "the rate is relative to one under mix"
-    start = f"{relative}, which shows no capacity: "
-    folder = tmp_path / RUN / "one" / "mix" / "2"
-
-    with pytest.raises(TrialFailed) as caught:
-        rate_of(stack, FOLLOWED)
-    assert str(caught.value) == f"{relative}, which has no record"
-    make_trial(tmp_path / RUN, "one", 2, climbing(0))
-    with pytest.raises(TrialFailed) as caught:
-        rate_of(stack, PlannedTrial("one", DJANGO, "mix", CLIMB, "2s", 2))
-    assert str(caught.value) == f"{start}the rate of visits does not climb"
-    (folder / "points.json.gz").unlink()
-    with pytest.raises(TrialFailed) as caught:
-        rate_of(stack, FOLLOWED)
-    assert str(caught.value) == f"{start}{folder} has no points.json.gz"
+def test_a_rate_after_a_trial_that_did_not_climb_or_whose_points_are_gone_is_not_known(tmp_path: Path) -> None:
+    trial, folder = overload(tmp_path), make_trial(tmp_path / RUN, "one", 2, climbing(0))
+    for follows, why in ((replace(FOLLOWED, duration="2s"), "the rate of visits does not climb"),
+                         (FOLLOWED, f"{folder} has no points.json.gz")):  # fmt: skip
+        with pytest.raises(TrialFailed) as caught:
+            rate_after(trial.planned, follows, trial.run_folder)
+        assert str(caught.value) == f"the rate is relative to one under mix, which shows no capacity: {why}"
+        (folder / "points.json.gz").unlink(missing_ok=True)
 
 
 def test_a_command_before_the_application_that_does_not_end_has_a_limit(
@@ -418,3 +393,31 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
 
     with pytest.raises(LabError, match="gunicorn needed more memory than its limit of 64 MiB"):
         asyncio.run(checking.ask_for_each_class(stack, lambda _: None))
+
+
+BRINGING = """#!/bin/sh
+n=$(ls {folder} | grep -c tar)
+cat > {folder}/$n.tar
+echo "$*" >> {folder}/commands
+"""
+
+
+def test_the_scripts_that_an_engine_elsewhere_is_brought_belong_to_the_labs_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load generator runs as this user, and writes into a folder of its own."""
+    (tmp_path / "docker").write_text(BRINGING.format(folder=tmp_path))
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    container = ContainerInfo("abc", "k6", "k6-1", Machine("bench", "bench", shares_files=False))
+
+    asyncio.run(bring_scripts(container, None))
+
+    said = (tmp_path / "commands").read_text().splitlines()
+    assert said == [f"--context bench cp - abc:{folder}" for folder in ("/k6", "/results")]
+    with tarfile.open(tmp_path / "0.tar") as scripts, tarfile.open(tmp_path / "1.tar") as results:
+        found = [*scripts.getmembers(), *results.getmembers()]
+    assert {(member.uid, member.gid, member.uname) for member in found} == {(os.getuid(), os.getgid(), "")}
+    kept = {str(path.relative_to(K6)) for path in K6.rglob("*") if "__pycache__" not in path.parts}
+    assert {member.name for member in found} == kept | {"own"}
+    assert found[-1].isdir()

@@ -7,8 +7,8 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,23 +16,21 @@ import pytest
 
 from stampede import interruption
 from stampede.docker.client import DockerError, Machine
-from stampede.docker.cluster.engines import Engines
+from stampede.docker.cluster.engines import Engines, UsageUnderLoad
 from stampede.docker.containers import PROJECT, SERVICE, ContainerInfo
-from stampede.docker.machine_usage import Progress, Quiet
 from stampede.errors import LabError
 from stampede.experiment.model import Durations, Load
 from stampede.interruption import interrupt
 from stampede.paths import ROOT
 from stampede.plan import Plan, PlannedTrial, timing
-from stampede.records.run import USER_SERVICE, TrialRecord
+from stampede.records.run import TODAY, USER_SERVICE, TrialRecord
 from stampede.run.trial import batch, replacing
 from stampede.run.trial import trial as trial_module
-from stampede.run.trial.batch import Batch
 from stampede.run.trial.reasons import TrialFailed, memory_limit_reason
 from stampede.run.trial.replacing import replace_workers, restart_replicas
 from stampede.run.trial.trial import Trial
 from stampede.servers.gunicorn import GunicornSync
-from tests.conftest import PATIENCE_S
+from tests.conftest import PATIENCE_S, wait_until
 from tests.told import Told
 
 
@@ -46,14 +44,12 @@ def heeded() -> Iterator[None]:
 
 
 def planned(name: str = "one", settings: Mapping[str, float] = {}) -> PlannedTrial:  # never changed
-    """Return a trial of a variant with two replicas."""
     load = Load(classes={"user": {"users": 1}}, duration=Durations(short="1s", full="1s"))
     variant = GunicornSync(server="gunicorn-sync", workers=2, replicas=2, **settings)
     return PlannedTrial(name, variant, "users", load, "1s", 1)
 
 
 def trial_with(folder: Path, services: dict[str, str], machine: Machine, **settings: float) -> Trial:
-    """Return a trial that has containers (names and services) on a machine."""
     trial = Trial(planned(settings=settings), folder, 1, Engines((machine,)))
     trial.part.mkdir(parents=True)
     trial.containers = [ContainerInfo(name, of, f"{of}-{name}", machine) for name, of in services.items()]
@@ -61,7 +57,6 @@ def trial_with(folder: Path, services: dict[str, str], machine: Machine, **setti
 
 
 def event(action: str, container: str, service: str, exit_code: int = 0) -> dict[str, Any]:
-    """Return an event as Docker tells it."""
     attributes = {SERVICE: service, PROJECT: "stampede-p", "exitCode": str(exit_code)}
     return {"Action": action, "Actor": {"ID": container, "Attributes": attributes}}
 
@@ -84,17 +79,17 @@ class Batches:
         self.folder = folder
         self.steps: list[str] = []
         self.does: dict[str, Callable[[Trial], Awaitable[object]]] = {}
-        self.settle: Callable[[Progress], Quiet] = lambda _: Quiet(waited_s=0, busy=0)
+        self.busy: Callable[[], float] = lambda: 0.0
         self.removing: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
         self.removed, self.left = 0, set[str]()
-        for name in ("start", "observe_before", "send_load", "collect"):
+        for name in ("start", "calibrate", "observe_before", "send_load", "collect"):
             monkeypatch.setattr(Trial, name, self._step(name))
         self.engine = Told()
         monkeypatch.setattr(Trial, "_there", lambda _: self._there())
         monkeypatch.setattr(Trial, "save", lambda trial, *_: self._save(trial))
-        monkeypatch.setattr(Batch, "_watched", lambda _: nullcontext())
-        monkeypatch.setattr(Engines, "settle", lambda _, progress: self.settle(progress))
+        monkeypatch.setattr(batch, "busy_share", lambda _: self.busy())
         monkeypatch.setattr(batch, "remove_projects", self._remove)
+        monkeypatch.setattr(batch, "ask_for_each_class", self._ask)
         monkeypatch.setattr(timing, "generators_up_s", lambda *_: 0.0)
 
     def _step(self, name: str) -> Callable[..., Awaitable[None]]:
@@ -109,6 +104,10 @@ class Batches:
 
         return step
 
+    async def _ask(self, trial: Trial, say: Callable[[str], None]) -> None:
+        say("a redirect")
+        await self._step("ask")(trial)
+
     async def _there(self) -> list[ContainerInfo]:
         return [ContainerInfo("1", "gunicorn", "gunicorn-1", self.engine)]
 
@@ -122,16 +121,35 @@ class Batches:
         self.steps.append(f"{trial.planned.variant_name} {trial.outcome}: {said}")
         return cast("TrialRecord", None)
 
+    def check(self, *names: str) -> list[str]:
+        """Check somebody's own application, whose ways to be served have these names, and return what is said."""
+        said: list[str] = []
+        trials = tuple(planned(name) for name in names)
+        batch.check(Plan((trials,), 1, 0), self.folder / "mine" / "run", lambda *_: None, Engines(()), said.append)
+        return said
+
     def measure(self, *names: str, times: int = 1) -> list[str]:
         """Measure batches that are all the same, and return what was done before their containers were removed."""
         trials = tuple(planned(name) for name in names or ("one",))
         plan = Plan((trials,) * times, 1, 0)
         try:
-            for _ in batch.measure_plan(plan, self.folder, lambda *_: None, Engines()):
+            for _ in batch.measure_plan(plan, self.folder, lambda *_: None, Engines(())):  # none tells of an event
                 shutil.rmtree(self.folder / "one", ignore_errors=True)
         finally:
             assert self.removed == times
         return self.steps
+
+
+def act(*what: Exception | signal.Signals) -> Callable[[Trial], Awaitable[None]]:
+    """Return a step in which signals come, or which raises an error."""
+
+    async def step(_: Trial) -> None:
+        for each in what:
+            if isinstance(each, Exception):
+                raise each
+            signal.raise_signal(each)
+
+    return step
 
 
 @pytest.fixture
@@ -141,10 +159,6 @@ def batches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Batches:
 
 
 STEPS = ["start", "observe_before", "send_load", "collect"]
-
-
-def test_a_batch_is_measured_and_cleaned_up(batches: Batches) -> None:
-    assert batches.measure() == [*STEPS, "one measured: "]
 
 
 def test_a_trial_that_fails_ends_alone_and_no_later_reason_counts(batches: Batches) -> None:
@@ -175,44 +189,24 @@ def test_whoever_ends_a_trial_cancels_the_step_that_it_is_in(batches: Batches) -
 
     batches.does["send_load"] = load
 
-    assert batches.measure("one", "two")[-2:] == [
-        "one failed: the machine ran short of memory",
-        "two measured: ",
-    ]
+    assert batches.measure("one", "two")[-2:] == ["one failed: the machine ran short of memory", "two measured: "]
     assert cleaned_up == ["stopped"]
 
 
 def test_an_error_of_the_engine_fails_the_trial_with_its_last_line(batches: Batches) -> None:
-    async def refuse(_: Trial) -> None:
-        raise DockerError("a long story\nno such container")
-
-    batches.does["observe_before"] = refuse
+    batches.does["observe_before"] = act(DockerError("a long story\nno such container"))
 
     assert batches.measure()[-1] == "one failed: the container engine stopped answering: no such container"
 
 
-def test_an_unexpected_error_is_raised_when_all_is_undone(batches: Batches) -> None:
-    async def broken(_: Trial) -> None:
-        raise ValueError("unexpected")
-
-    batches.does["send_load"] = broken
+@pytest.mark.parametrize("step", ["send_load", "collect"])
+def test_an_unexpected_error_is_raised_when_all_is_saved_and_undone(batches: Batches, step: str) -> None:
+    batches.does[step] = act(ValueError("unexpected"))
 
     with pytest.raises(ValueError, match="unexpected"):
         batches.measure()
 
     assert batches.steps == [*STEPS, "one measured: "]
-
-
-def test_what_cannot_be_collected_is_saved_all_the_same(batches: Batches) -> None:
-    async def broken(_: Trial) -> None:
-        raise ValueError("unexpected")
-
-    batches.does["collect"] = broken
-
-    with pytest.raises(ValueError, match="unexpected"):
-        batches.measure()
-
-    assert batches.steps[-2:] == ["collect", "one measured: "]
 
 
 def test_a_batch_is_removed_while_the_next_one_starts_and_before_its_load(batches: Batches) -> None:
@@ -243,7 +237,6 @@ def test_an_engine_that_refuses_to_remove_containers_stops_the_run(batches: Batc
 
 
 def interrupted(batches: Batches, *names: str) -> list[str]:
-    """Measure a batch that is interrupted, and return what was done."""
     with pytest.raises(KeyboardInterrupt):
         batches.measure(*names)
     return batches.steps
@@ -261,34 +254,37 @@ def test_an_interrupt_ends_a_step_and_what_was_measured_is_kept(batches: Batches
     assert time.monotonic() - began < PATIENCE_S
 
 
+def test_an_interrupt_between_trials_that_take_turns_begins_no_further_one(
+    batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Load, "computes", True)
+    monkeypatch.setattr(timing, "calibrate_s", lambda _: 1.0)
+    batches.does["calibrate"] = act(signal.SIGINT)
+
+    assert interrupted(batches, "one", "two").count("calibrate") == 1
+
+
 def test_an_interrupt_keeps_the_reason_of_a_trial_that_failed_before(batches: Batches) -> None:
     async def start(trial: Trial) -> None:
         if trial.planned.variant_name == "one":
             raise TrialFailed("no memory")
 
-    def settle(_: Progress) -> Quiet:
-        signal.raise_signal(signal.SIGINT)
-        return Quiet(waited_s=0, busy=0)
-
-    batches.does["start"], batches.settle = start, settle
+    batches.does |= {"start": start, "observe_before": act(signal.SIGINT)}
 
     assert interrupted(batches, "one", "two")[-2:] == ["one failed: no memory", "two interrupted: interrupted"]
 
 
-@pytest.mark.parametrize("heeds", [True, False])
-def test_an_interrupt_while_a_busy_machine_settles_lets_no_load_begin(batches: Batches, heeds: bool) -> None:
+@pytest.mark.parametrize("busy", [0.0, 1.0])
+def test_an_interrupt_while_a_machine_settles_lets_no_load_begin(batches: Batches, busy: float) -> None:
     """Not even one that is ended at once: what starts up may have made a file of points."""
 
-    def settle(progress: Progress) -> Quiet:
+    def settle() -> float:
         signal.pthread_kill(MAIN, signal.SIGTERM)
-        deadline = time.monotonic() + heeds * PATIENCE_S
-        while time.monotonic() < deadline:  # the main thread may take a moment to note the signal
-            progress("waiting until the machine is quiet", 0.4, 10)
-            time.sleep(0.01)
-        return Quiet(waited_s=10, busy=1)
+        wait_until(lambda: interruption._signals)  # the main thread may take a moment to note the signal
+        return busy
 
     previous = signal.signal(signal.SIGTERM, interrupt)
-    batches.settle = settle
+    batches.busy = settle
 
     steps = interrupted(batches)
     signal.signal(signal.SIGTERM, previous)
@@ -300,11 +296,7 @@ MAIN = threading.main_thread().ident or 0
 
 
 def test_an_interrupt_names_the_unexpected_error_that_it_hides(batches: Batches) -> None:
-    async def load(_: Trial) -> None:
-        signal.raise_signal(signal.SIGINT)
-        raise ValueError("unexpected")
-
-    batches.does["send_load"] = load
+    batches.does["send_load"] = act(signal.SIGINT, ValueError("unexpected"))
 
     with pytest.raises(KeyboardInterrupt) as caught:
         batches.measure()
@@ -313,12 +305,41 @@ def test_an_interrupt_names_the_unexpected_error_that_it_hides(batches: Batches)
 
 
 def test_an_interrupt_after_the_load_changes_nothing_that_was_measured(batches: Batches) -> None:
-    async def collect(_: Trial) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    batches.does["collect"] = collect
+    batches.does["collect"] = act(signal.SIGINT)
 
     assert interrupted(batches) == [*STEPS, "one measured: "]
+
+
+def test_an_application_that_answers_is_started_once_and_leaves_nothing(
+    batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many trials the run has, and wherever today's way is in their order."""
+    monkeypatch.setattr(GunicornSync, "workload", object())
+    assert batches.check("limit-2x2", TODAY, TODAY) == ["a redirect"]
+
+    assert (batches.steps, batches.removed) == (["start", "ask"], 1)
+    assert [path for path in batches.folder.rglob("*") if path.name.endswith(".part")] == []
+
+
+def test_an_application_that_fails_stops_the_run_and_its_record_is_kept(
+    batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(trial: Trial) -> None:
+        raise trial.fail_with(LabError("GET /total is answered with status 500."))
+
+    batches.does["ask"] = fail
+    monkeypatch.setattr(GunicornSync, "workload", object())
+
+    with pytest.raises(LabError, match="status 500"):
+        batches.check(TODAY)
+
+    assert batches.steps == ["start", "ask", "collect", f"{TODAY} failed: GET /total is answered with status 500"]
+    assert batches.removed == 1
+
+
+def test_an_experiment_of_the_lab_is_not_checked(batches: Batches) -> None:
+    assert batches.check("one-process") == []
+    assert batches.steps == []
 
 
 def sent(trial: Trial, at: float = 0.0, within_s: float = PATIENCE_S, *meanwhile: Callable[[], object]) -> None:
@@ -326,7 +347,7 @@ def sent(trial: Trial, at: float = 0.0, within_s: float = PATIENCE_S, *meanwhile
 
     async def load() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(trial.attempt(lambda of: of.send_load(at, within_s, None)))  # type: ignore[arg-type]
+            group.create_task(trial.attempt(lambda of: of.send_load(at, within_s, UsageUnderLoad(Engines(())))))
             while meanwhile and not trial.loading:
                 await asyncio.sleep(0.001)
             for each in meanwhile:
@@ -348,67 +369,47 @@ def test_all_generators_are_told_the_moment_at_which_the_load_begins(tmp_path: P
             told.append((trial.part / "start.env").read_text())
 
     trial = trial_with(tmp_path, GENERATORS, Told(answers=answer))
-    sent(
-        trial,
-        time.time() + 0.0449,
-        PATIENCE_S,
-        *(lambda n=n: trial.react_to(event("die", n, GENERATORS[n])) for n in GENERATORS),
-    )
+    ends = [lambda n=n: trial.react_to(event("die", n, GENERATORS[n])) for n in GENERATORS]
+    sent(trial, time.time() + 0.0449, PATIENCE_S, *ends)
 
     assert [words[-1] for words in trial.generators[0].machine.calls] == ["1", "2"]  # type: ignore[attr-defined]
     assert told == [f"START_AT_MS={1000 * (trial.load_at or 0):.0f}\n"] * 2
 
 
-def test_a_load_ends_when_its_last_generator_has_ended(tmp_path: Path) -> None:
-    machine = Told()
-    trial = trial_with(tmp_path, {**GENERATORS, "3": "gunicorn"}, machine)
-
-    sent(trial, time.time(), PATIENCE_S, lambda: trial.react_to(event("die", "1", "k6")),
-         lambda: trial.react_to(event("die", "2", "k6-2")))  # fmt: skip
-
-    assert (trial.outcome, trial.loading) == ("measured", set())
-    assert [words for words in machine.calls if "stop" in words] == []
-
-
-def test_a_server_that_ends_under_the_load_ends_the_load_and_its_generators(tmp_path: Path) -> None:
-    machine = Told()
-    trial = trial_with(tmp_path, {**GENERATORS, "3": "gunicorn"}, machine)
-
-    sent(trial, time.time(), PATIENCE_S, lambda: trial.react_to(event("die", "3", "gunicorn", 137)))
-
-    assert trial.reason == "gunicorn ended during the load with exit code 137"
-    assert [words[-1] for words in machine.calls if "stop" in words] == ["1", "2"]
-
-
-def test_a_load_that_does_not_end_is_ended(tmp_path: Path) -> None:
-    machine = Told()
-    trial = trial_with(tmp_path, GENERATORS, machine)
-
-    sent(trial, time.time(), 0.1)
-
-    assert trial.reason == "the load did not end within 0.1 s"
-    assert [words[-1] for words in machine.calls if "stop" in words] == ["1", "2"]
+Ends = Callable[[Trial], object]
+LOADS: dict[str, tuple[list[Ends], str | None, list[str]]] = {
+    "its last generator ends": (
+        [lambda of: of.react_to(event("die", "1", "k6")), lambda of: of.react_to(event("die", "2", "k6-2"))], None, [],
+    ),
+    "a server ends": (
+        [lambda of: of.react_to(event("die", "3", "gunicorn", 137))],
+        "gunicorn ended during the load with exit code 137", ["1", "2"],
+    ),
+    "memory runs out": (
+        [lambda of: of.react_to(event("oom", "2", "k6-2"))],
+        "k6-2 needed more memory than its limit of 0 MiB, which stampede/experiment/loads/script.py computes from users, the "
+        "rate and the duration", ["1", "2"],
+    ),
+    "it is late": ([], "the load did not end within 0.3 s", ["1", "2"]),
+    "the engine is lost, which is not asked for anything": (  # it would keep the lab waiting for a minute
+        [lambda of: of.lose(of.engines.machines[0], "it has ended")],
+        "the container engine stopped answering: it has ended", [],
+    ),
+}  # fmt: skip
 
 
-def test_memory_that_runs_out_is_told_with_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("meanwhile", "reason", "stopped"), LOADS.values(), ids=LOADS)
+def test_a_load_ends_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: list[Ends], reason: str | None, stopped: list[str]
+) -> None:
     monkeypatch.setattr(Engines, "watch_memory", lambda _: lambda: None)
-    trial = trial_with(tmp_path, GENERATORS, Told())
-
-    sent(trial, time.time(), PATIENCE_S, lambda: trial.react_to(event("oom", "2", "k6-2")))
-
-    assert trial.reason is not None
-    assert trial.reason.startswith("k6-2 needed more memory than its limit of 0 MiB")
-
-
-def test_a_lost_engine_is_not_asked_to_stop_anything(tmp_path: Path) -> None:
-    """It would keep the lab waiting for a minute."""
     machine = Told()
-    trial = trial_with(tmp_path, GENERATORS, machine)
+    trial = trial_with(tmp_path, {**GENERATORS, "3": "gunicorn"}, machine)
 
-    sent(trial, time.time(), PATIENCE_S, lambda: trial.lose(machine, "it has ended"))
+    sent(trial, time.time(), PATIENCE_S if meanwhile else 0.3, *(partial(ends, trial) for ends in meanwhile))
 
-    assert trial.reason == "the container engine stopped answering: it has ended"
-    assert [words for words in machine.calls if "stop" in words] == []
+    assert (trial.reason, trial.loading) == (reason, set())
+    assert [words[-1] for words in machine.calls if "stop" in words] == stopped
 
 
 async def for_a_moment(work: Awaitable[None], machine: Told, calls: int) -> None:
@@ -508,7 +509,7 @@ def test_machines_whose_images_came_to_differ_end_a_trial(monkeypatch: pytest.Mo
     monkeypatch.setattr(trial_module, "create_network", nothing)
     monkeypatch.setattr(trial_module, "containers_of", containers)
     monkeypatch.setattr(trial_module, "bring_scripts", nothing)
-    trial = Trial(planned(), tmp_path, 1, Engines(machines, overlay=True))
+    trial = Trial(planned(), tmp_path, 1, Engines(machines))
 
     asyncio.run(trial.attempt(Trial.start))
 

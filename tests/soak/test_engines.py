@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from stampede.paths import TOOLS
-from tests.conftest import wait_until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="making namespaces needs Linux and root"
@@ -21,29 +20,16 @@ CLOSED = ("--init", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-ne
           "--cpuset-cpus", "0", "--memory", "256m", "--sysctl", "net.core.somaxconn=4096")  # fmt: skip
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
 NETWORK = "198.18.0."
-FAULTS = ("kill", "crash", "pause", "cut")
 
 
 def call(*command: str | Path) -> str:
-    """Run a command that must succeed, and return what it printed."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 def docker(n: int, *arguments: str) -> str:
-    """Run a command of Docker on an engine of the cluster."""
     return call("docker", "--context", f"test-{n}", *arguments)
-
-
-def up(folder: Path, count: int) -> None:
-    """Make the cluster, or start what is missing of it."""
-    call(TOOLS / "engines.sh", "up", str(count), folder)
-
-
-def run_on(folder: Path, n: int, *command: str) -> str:
-    """Run a command on an engine's machine."""
-    return call("env", f"FOLDER={folder}", TOOLS / "engines.sh", "run", str(n), *command)
 
 
 def traces(folder: Path) -> list[str]:
@@ -73,7 +59,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def test_containers_on_two_engines_reach_each_other_and_neither_machine(folder: Path, tmp_path: Path) -> None:
     """The cluster carries what the lab needs of one: a closed network, aliases on every engine, and the whole box."""
-    up(folder, 2)
+    call(TOOLS / "engines.sh", "up", "2", folder)
     machines = yaml.safe_load((folder / "machines.yaml").read_text())["machines"]
     addresses = [f"198.18.0.{n}" for n in (1, 2)]
     docker(1, "network", "create", "--driver", "overlay", "--attachable", "--internal", "closed")
@@ -93,20 +79,3 @@ def test_containers_on_two_engines_reach_each_other_and_neither_machine(folder: 
     for address in addresses:
         with pytest.raises(AssertionError, match="Network is unreachable"):
             docker(2, "exec", "app", "python", "-c", CONNECT, address, "2377")
-
-
-def test_up_repairs_every_fault_and_down_removes_engines_with_any_fault(folder: Path) -> None:
-    """Whatever was done to an engine, `up` starts it. The fixture sees that nothing is left of it in the end."""
-    up(folder, 2)
-    for fault in FAULTS:
-        call(TOOLS / "engines.sh", fault, "2", folder)
-        up(folder, 2)
-        assert docker(2, "info", "--format", "{{.Name}}") == "engine-2"
-        wait_until(lambda: "LOWER_UP" in run_on(folder, 2, "ip", "link", "show", "eth0"))
-    up(folder, len(FAULTS))
-
-    for n, fault in enumerate(FAULTS, start=1):
-        call(TOOLS / "engines.sh", fault, str(n), folder)
-
-    assert len(traces(folder)) > 2 * len(FAULTS)
-    assert touched(folder) == []

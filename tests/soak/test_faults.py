@@ -26,7 +26,6 @@ OTHER_PLACE = "hint: Free some space, or choose another place: --results /path"
 
 
 def runs(lab: Lab) -> list[Path]:
-    """Return the folders of all runs, oldest first."""
     return sorted(path.parent for path in lab.results.glob("spoilt/2*/run.json"))
 
 

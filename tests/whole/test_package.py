@@ -36,7 +36,6 @@ CLASSES = "cores: 1\nmemory_mib: 256\nclasses:\n  all: {per_second: 5, takes_s: 
 
 
 def needed(names: list[str], found: dict[str, Distribution]) -> dict[str, Distribution]:
-    """Return the distributions of these names and all that they need, without extras."""
     for name in names:
         if name not in found:
             found[name] = distribution(name)
@@ -58,7 +57,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def required(wheel: Path, extra: str) -> list[str]:
-    """Return the distributions that a wheel names for an extra, and for the core."""
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         text = archive.read(name).decode()

@@ -1,29 +1,15 @@
-"""stampede.docker.redaction and stampede.export: no record and no archive tells where a run was made."""
+"""stampede.docker.redaction: no record tells where a run was made."""
 
 import platform
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from stampede.docker import leftovers, redaction
-from stampede.docker.cluster.engines import Engines
-from stampede.docker.machine_usage import Progress
+from stampede.docker import redaction
 from stampede.docker.redaction import LOCAL, local_words, redact, redact_composed
-from stampede.errors import LabError
-from stampede.experiment.file import load_experiment
 from stampede.paths import COMPOSE_FILE
-from stampede.plan import Plan, lay_out
-from stampede.records.folder import read_run
-from stampede.records.run import TrialRecord
-from stampede.run import machine_lock
-from stampede.run import run as running
-from stampede.run.options import MeasureOptions, RunRequest
-from stampede.run.trial import batch
-from tests.synthetic import Request, make_run
 
-HUNDRED = [Request(overhead_ms=float(n)) for n in range(1, 101)]
 HOST, USER = "dolores-thinkpad-7", "dolores"
 CHECKOUT = "/opt/sources-of-dolores/stampede"
 RESULTS = "/srv/data-of-dolores/results"
@@ -72,33 +58,6 @@ def test_a_host_whose_name_is_any_word_is_replaced_in_addresses_alone(monkeypatc
     assert redact(text, local_words(Path("/nowhere"))) == (
         "nginx ended during the load; tcp://$HOST:2375, root@$HOST and $HOST:22 of $OWNER do not answer"
     )
-
-
-def test_a_run_that_fails_says_where_on_the_terminal_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The error that the user sees has the true path, run.json and what is derived from it have a word."""
-    results = tmp_path / "data-of-dolores" / "results"
-    problem = f"There is no room left for results in {results}."
-
-    def measure(_plan: Plan, _folder: Path, _progress: Progress, _engines: Engines) -> Iterator[list[TrialRecord]]:
-        yield []
-        raise LabError(problem)
-
-    record = read_run(make_run(tmp_path / "record", {"one": HUNDRED}, outcome="running", ended=None))
-    monkeypatch.setattr(batch, "measure_plan", measure)
-    monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
-    monkeypatch.setattr(running, "build_images", lambda *_: None)
-    monkeypatch.setattr(machine_lock, "LOCK", tmp_path / "lock")
-    monkeypatch.setattr(running, "record_of", lambda *_, **__: record)
-    experiment = load_experiment("heavy-mix")
-
-    request = RunRequest("made-up", experiment, MeasureOptions(), results, "")
-    with pytest.raises(LabError) as caught:
-        running.run_plan(request, lay_out(experiment), lambda _: None, lambda *_: None)
-
-    assert caught.value.message == problem
-    [folder] = {path.resolve() for path in (results / "made-up").iterdir()}
-    assert read_run(folder).reason == "There is no room left for results in $RESULTS."
-    assert [path for path in folder.rglob("*") if path.is_file() and b"dolores" in path.read_bytes()] == []
 
 
 def test_a_run_on_an_engine_elsewhere_mounts_no_folder_that_could_tell_a_place() -> None:

@@ -44,17 +44,15 @@ WORDING = Wording(
 )
 
 
-def read_machines(path: Path) -> Cluster:
-    """Read and check machines.yaml. Raise WrongUse with the place of the first mistake."""
+def read_machines(path: Path) -> tuple[Machine, ...]:
+    """Read and check machines.yaml. The first machine is one for servers: it builds the images.
+
+    Raise WrongUse with the place of the first mistake.
+    """
     from stampede.experiment.yaml_file import YamlFile  # noqa: PLC0415  # starts faster
 
-    return YamlFile(path, WORDING).read_as(Cluster)
-
-
-def machines_of(cluster: Cluster) -> tuple[Machine, ...]:
-    """Return the machines of a cluster. The first one for servers is where images are built."""
     machines = []
-    for name, entry in cluster.machines.items():
+    for name, entry in YamlFile(path, WORDING).read_as(Cluster).machines.items():
         cpuset = "" if entry.cores is None else "0" if entry.cores == 1 else f"0-{entry.cores - 1}"
         machines.append(Machine(name, entry.context, entry.role, cpuset, shares_files=False))
     return tuple(sorted(machines, key=lambda machine: machine.role == "load"))

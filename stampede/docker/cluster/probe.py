@@ -7,7 +7,6 @@ happens when the lab is killed.
 
 import json
 import os
-import re
 import select
 import subprocess
 import threading
@@ -18,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from stampede.docker.client import Machine
 from stampede.docker.commands import Say
 from stampede.docker.containers import BOX, OWNER_LABEL, owner
-from stampede.docker.machine_usage import MachineState, pressure_us
+from stampede.docker.machine_usage import READS, MachineState, state_of
 from stampede.errors import LabError
 from stampede.records.run import Exchange
 
@@ -27,9 +26,7 @@ IMAGE = "stampede/client:trixie"
 ANSWERS_WITHIN_S = 15
 EXCHANGES = 20
 """How many times a machine is asked for its time before the load, and again after the load."""
-TELL_AGAIN_S = 60
 LOOK_AGAIN_S = 1.0
-_READS = ("/proc/stat", "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/meminfo")
 _TELL = """\
 import json, sys, time
 def read(path):
@@ -78,15 +75,7 @@ class Probe:
 
     def look(self) -> MachineState:
         """Look at the machine, as ``stampede.docker.machine_usage.local_state`` does on the lab's own machine."""
-        stat, cpu, memory, meminfo = self.exchange(*_READS)[1]
-        # user nice system idle iowait irq softirq steal guest guest_nice, in hundredths of a second
-        spent = [int(value) / 100 for value in stat.partition("\n")[0].split()[1:]]
-        kib = dict(re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, flags=re.MULTILINE))
-        return MachineState(
-            at_s=time.monotonic(), total_s=sum(spent[:8]), idle_s=spent[3] + spent[4], steal_s=spent[7],
-            cpu_waits_us=pressure_us(cpu), memory_waits_us=pressure_us(memory),
-            available=int(kib["MemAvailable"]) * 1024, memory=int(kib["MemTotal"]) * 1024,
-        )  # fmt: skip
+        return state_of(self.exchange(*READS)[1])
 
     def _line(self) -> bytes:
         assert self._process.stdout
@@ -114,14 +103,14 @@ def start_probes(machines: Sequence[Machine], say: Say) -> Iterator[dict[str, Pr
     """
     with ExitStack() as stack:
         probes = {}
-        for machine in sorted(machines, key=lambda machine: machine.told("info", "--format", "{{.ID}}")):
+        for machine in sorted(machines, key=lambda machine: str(machine.info()["ID"])):
             probes[machine.name] = stack.enter_context(_probe(machine, say))
         yield {machine.name: probes[machine.name] for machine in machines}
 
 
 @contextmanager
 def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
-    told_s: float | None = None
+    told = False
     while True:
         command = [*machine.docker, "run", "--rm", "--interactive", "--name", NAME, "--network", "none", *BOX,
                    "--label", f"{OWNER_LABEL}.probe={owner()}",
@@ -140,8 +129,8 @@ def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
             state = machine.told("inspect", "--format", "{{.State.Status}}", NAME)
             if state in ("exited", "dead"):
                 machine.told("rm", NAME)
-            if told_s is None or time.monotonic() - told_s > TELL_AGAIN_S:
-                told_s = time.monotonic()
+            if not told:
+                told = True
                 label = f'{{{{index .Config.Labels "{OWNER_LABEL}.probe"}}}}'
                 holder = machine.told("inspect", "--format", label, NAME) or "unknown"
                 say(f"Another run is measuring on {machine.name} ({holder}). "

@@ -1,18 +1,25 @@
-"""The swarm of Docker that machines are in, so that a network can span them.
+"""The swarm of Docker that machines are in, and the network of a trial that spans them.
 
 Swarm does membership, discovery and the network. The lab starts no swarm services: a service cannot have the box of the
 lab's containers (docs/how-to/machines.md).
 """
 
-import json
-from collections.abc import Sequence
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from stampede.docker.client import DockerError, Machine
+from stampede.docker.client import DockerError, Machine, together
+from stampede.docker.cluster.probe import IMAGE
 from stampede.docker.commands import ANSWERS_WITHIN_S
+from stampede.docker.containers import BOX, label_options, overlay_name
+from stampede.docker.leftovers import is_manager
 from stampede.errors import LabError
 
 PORTS = "Between machines, TCP 2377 and 7946, and UDP 7946 and 4789 must be open."
+ATTEMPTS = 4
+_TOO_BUSY = re.compile(r"attaching to network failed|Could not attach to network|network \S+ not found")
+"""What an engine says if its swarm did not answer within 20 s, or has not told the engine of a network yet."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +37,11 @@ def nodes_of(machines: Sequence[Machine]) -> list[Node]:
     nodes: list[Node] = []
     for machine in machines:
         try:
-            machine.run("version", "--format", "{{.Server.Version}}", within_s=ANSWERS_WITHIN_S)
+            info = machine.info(ANSWERS_WITHIN_S)
         except DockerError as error:  # an engine that is stopped never answers
             reason = str(error) if error.exit_code is not None else f"no answer within {ANSWERS_WITHIN_S} s"
             hint = "docker context ls lists the contexts; docker --context NAME version asks an engine."
             raise LabError(f"The engine of {machine.name} does not answer: {reason}", hint) from None
-        info = json.loads(machine.run("info", "--format", "{{json .}}"))
         if same := [node.machine.name for node in nodes if node.engine == info["ID"]]:
             hint = "Remove one of them from the file of machines."
             raise LabError(f"{same[0]} and {machine.name} are the same engine.", hint)
@@ -46,28 +52,47 @@ def nodes_of(machines: Sequence[Machine]) -> list[Node]:
 
 def check_joined(nodes: Sequence[Node]) -> None:
     """Raise LabError unless all machines are in one swarm, and one of them is its manager."""
-
-    def listed(names: Sequence[str]) -> str:
-        return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
-
     manager = next((node for node in nodes if node.is_manager), None)
-    missing = [node.machine.name for node in nodes if not node.node]
-    if not manager and len(missing) < len(nodes):
-        names = ", ".join(node.machine.name for node in nodes)
-        raise LabError(
-            f"None of {names} is a manager of a swarm, so the lab cannot make networks.",
-            hint="Add a manager to the file of machines, or promote a machine: docker node promote NODE",
-        )
-    if not manager or missing:
-        first = " ".join((manager or nodes[0]).machine.docker)
-        join = f"{first} swarm join-token worker prints the command that a machine joins with. {PORTS}"
-        raise LabError(
-            f"{listed(missing)} in no swarm, so containers share no network.",
-            hint=join if manager else f"{first} swarm init makes a swarm; {join}",
-        )
-    members = manager.machine.run("node", "ls", "--quiet").split()
+    members = manager.machine.run("node", "ls", "--quiet").split() if manager else []
     if strange := [node.machine.name for node in nodes if node.node not in members]:
+        swarm = f"{' '.join((manager or nodes[0]).machine.docker)} swarm"
+        makes = "" if manager else f"{swarm} init makes a swarm, docker node promote NODE makes a manager; "
         raise LabError(
-            f"{listed(strange)} in another swarm than {manager.machine.name}.",
-            hint="Leave that swarm there (docker swarm leave), and join this one.",
+            f"These machines are in no swarm that a machine of the file manages: {', '.join(strange)}. So containers "
+            "share no network.",
+            hint=f"{makes}{swarm} join-token worker prints the command that a machine joins with, after it has left "
+            f"any other swarm (docker swarm leave). {PORTS}",
         )
+
+
+async def create_network(machines: Sequence[Machine], project: str) -> None:
+    """Create the overlay network of a trial, out of which nothing leads. Raise DockerError if that fails.
+
+    An engine that is no manager learns of the network when a container there joins the network, and Compose refuses a
+    network that the engine does not know. So a container that only sleeps joins it on each machine.
+    """
+    labels, name = label_options(project), overlay_name(project)
+    for manager in machines:
+        if await is_manager(manager):
+            break
+    else:
+        raise LabError("None of the machines is a manager of a swarm any more.", hint="stampede machines")
+    await manager.call("network", "create", "--driver", "overlay", "--attachable", "--internal", *labels, name)
+    join = ("run", "--detach", "--init", "--network", name, *labels, *BOX, IMAGE, "sleep", "infinity")
+    others = [machine for machine in machines if machine != manager]
+    await together(retry_joining(partial(machine.call, *join)) for machine in others)
+
+
+async def retry_joining(do: Callable[[], Awaitable[object]]) -> None:
+    """Do something again, up to ATTEMPTS times in all, if a swarm was too busy to let a container join a network.
+
+    Raise DockerError for any other reason, and after the last attempt.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            await do()
+        except DockerError as error:
+            if attempt == ATTEMPTS or not _TOO_BUSY.search(error.said):
+                raise
+        else:
+            return

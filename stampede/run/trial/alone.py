@@ -2,8 +2,8 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from pydantic import Field, TypeAdapter
@@ -60,6 +60,13 @@ class Answer:
     problem: str
     origin: str = ""
     """The beginning of all URLs of the application, as curl was told it."""
+
+    def without_secrets(self, masked: Callable[[bytes], bytes]) -> "Answer":
+        """Return the answer with its texts as ``masked`` makes them."""
+        body, problem, location = (
+            masked(said.encode()).decode(errors="replace") for said in (self.body, self.problem, self.location)
+        )
+        return replace(self, body=body, problem=problem, location=location)
 
     def is_meant(self, described: OwnRequestClass) -> bool:
         """Whether a request of a class should be answered so."""

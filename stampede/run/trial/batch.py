@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stampede.docker.client import DockerError, Machine
-from stampede.docker.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
+from stampede.docker.cluster.engines import Engines, UsageUnderLoad
 from stampede.docker.cluster.probe import MachineLost
 from stampede.docker.commands import Say
 from stampede.docker.containers import OWNER_LABEL, PROJECT, owner
 from stampede.docker.leftovers import remove_projects
-from stampede.docker.machine_usage import Progress, Quiet
+from stampede.docker.machine_usage import QUIET, QUIET_WITHIN_S, Progress, Quiet, busy_share
 from stampede.errors import LabError
 from stampede.interruption import uninterrupted
 from stampede.plan import Plan, PlannedTrial, timing
@@ -37,10 +37,6 @@ ASK_EVERY_S = 20
 """How often an engine is asked whether it is still there: one that is frozen says nothing by itself."""
 
 
-class Stopped(Exception):
-    """Somebody has asked the lab to stop."""
-
-
 def measure_plan(
     plan: Plan, run_folder: Path, progress: Progress, engines: Engines
 ) -> Generator[list[TrialRecord], None, None]:
@@ -54,7 +50,9 @@ def measure_plan(
     with asyncio.Runner() as runner:
         try:
             for planned in plan.batches:
-                batch = Batch.of(planned, run_folder, progress, engines, before=batch)
+                turns = asyncio.Semaphore(AT_ONCE)
+                trials = [Trial(each, run_folder, len(planned), engines, turns) for each in planned]
+                batch = Batch(trials, engines, progress, before=batch)
                 _run(runner, batch, batch.measure())
                 yield batch.records
         finally:
@@ -70,7 +68,7 @@ def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines, sa
     """
     own = [trial for trial in plan.trials if trial.variant.workload and trial.variant_name == TODAY]
     if own:
-        batch = Batch.of(own[:1], run_folder, progress, engines)
+        batch = Batch([Trial(own[0], run_folder, 1, engines)], engines, progress)
         with asyncio.Runner() as runner:
             _run(runner, batch, batch.check(say))
 
@@ -85,7 +83,7 @@ def _run(runner: asyncio.Runner, batch: "Batch", work: Coroutine[None, None, Non
             while isinstance(first, BaseExceptionGroup):
                 first = first.exceptions[0]
             if batch.stop_signals:
-                raise KeyboardInterrupt from (first if not isinstance(first, Stopped) else first.__cause__)
+                raise KeyboardInterrupt from first
             raise first from None
 
 
@@ -106,32 +104,22 @@ class Batch:
     records: list[TrialRecord] = field(default_factory=list)
     removal: "asyncio.Task[None] | None" = None
 
-    @classmethod
-    def of(
-        cls, planned: Sequence[PlannedTrial], run_folder: Path, progress: Progress, engines: Engines,
-        before: "Batch | None" = None,
-    ) -> "Batch":  # fmt: skip
-        """Return the batch of planned trials that comes after another."""
-        turns = asyncio.Semaphore(AT_ONCE)
-        trials = [Trial(each, run_folder, len(planned), engines, turns) for each in planned]
-        return cls(trials, engines, progress, before)
-
     @property
     def ready(self) -> list[Trial]:
-        """The trials that nothing has ended so far."""
-        return [trial for trial in self.trials if trial.outcome == "measured"]
+        """The trials that nothing has ended so far; after a signal, there are none: all further steps do nothing."""
+        return [] if self.stop_signals else [trial for trial in self.trials if trial.outcome == "measured"]
 
     async def measure(self) -> None:
         """Measure the trials, from the start of their servers to their records."""
-        planned = [trial.planned for trial in self.trials]
         async with AsyncExitStack() as at_end:  # the last callback is called first, whatever happens
             if self.before:
                 at_end.push_async_callback(self.before.removed)
-            at_end.push_async_exit(self._leave)
+            at_end.push_async_callback(self._leave)
             at_end.callback(self._save)
             at_end.push_async_callback(self._collect)
             async with self._watched():
-                await self._each("starting the servers", timing.up_s(planned), Trial.start, "up")
+                up_s = timing.up_s([trial.planned for trial in self.trials])
+                await self._each("starting the servers", up_s, Trial.start, "up")
                 if self.before:
                     await self.before.removed()
                 if computing := [trial for trial in self.ready if trial.planned.load.computes]:
@@ -147,12 +135,12 @@ class Batch:
                 await self._each("observing the servers", 1, Trial.observe_before)
                 if self.ready:
                     await self._settle()
-                    await self._load()
+                if ready := self.ready:
+                    await self._load([trial.planned for trial in ready])
 
-    async def _load(self) -> None:
+    async def _load(self, planned: Sequence[PlannedTrial]) -> None:
         """Start all loads at the same time, wait until the last has ended, and note what the machines did meanwhile."""
-        planned = [trial.planned for trial in self.ready]
-        samplers = await asyncio.to_thread(UsageSamplers, self.engines)
+        self.usage = usage = await asyncio.to_thread(UsageUnderLoad, self.engines)
         at = time.time() + timing.generators_up_s(planned[0].load, len(planned))
         lasts_s = (in_seconds(trial.duration) + trial.load.grace_s(trial.duration) for trial in planned)
         within_s = K6_SLACK_S + max(lasts_s)
@@ -160,7 +148,7 @@ class Batch:
         async def watch_machines() -> None:
             """See how busy the machines are, and end all loads as soon as one has hardly any memory left."""
             await asyncio.sleep(at - time.time())
-            await asyncio.to_thread(samplers.begin)
+            await asyncio.to_thread(usage.begin)
             shortage_of = await asyncio.to_thread(self.engines.watch_memory)
             while True:
                 await asyncio.sleep(CHECK_MEMORY_EVERY_S)
@@ -168,16 +156,14 @@ class Batch:
                     for trial in [trial for trial in self.trials if trial.loading]:
                         trial.fail(shortage)
 
-        async def send_load(trial: Trial) -> None:
-            await trial.send_load(at, within_s, samplers)
-
         watching = asyncio.create_task(watch_machines())
         try:
-            await self._each("load", max(map(timing.load_s, planned)), send_load, at=at)
+            load_s = max(map(timing.load_s, planned))
+            await self._each("load", load_s, lambda trial: trial.send_load(at, within_s, usage), at=at)
         finally:
             watching.cancel()
             await asyncio.wait([watching])
-            self.usage = await asyncio.to_thread(samplers.read)
+            await asyncio.to_thread(usage.end)
 
     async def check(self, say: Say) -> None:
         """Start the only trial, and send a request of each class, without a load. Keep its record only if it fails."""
@@ -195,28 +181,22 @@ class Batch:
             at_end.push_async_callback(keep)
             async with self._watched():
                 await self._each("starting your application", timing.up_s([trial.planned]), Trial.start)
-                await self._each("asking for each class alone", 2, lambda of: ask_for_each_class(of, say), only=[trial])
+                if not self.stop_signals:
+                    asking = "asking for each class alone"
+                    await self._each(asking, 2, lambda of: ask_for_each_class(of, say), only=[trial], ended_too=True)
 
     async def _each(
-        self,
-        what: str,
-        expected_s: float,
-        step: Callable[[Trial], Awaitable[object]],
-        name: str = "",
-        only: Sequence[Trial] | None = None,
-        *,
-        at: float = 0,
-        last: bool = False,
-    ) -> None:
+        self, what: str, expected_s: float, step: Callable[[Trial], Awaitable[object]], name: str = "",
+        only: Sequence[Trial] | None = None, *, at: float = 0, ended_too: bool = False,
+    ) -> None:  # fmt: skip
         """Do a step for all trials that are ready at the same time, and return when it has ended for all of them.
 
-        The step begins at a moment (epoch seconds; default: at once); until then it is being started. After a signal,
-        interrupt the trials and raise Stopped, unless this is one of the ``last`` steps.
+        ``only``: for no others. The step begins at a moment (epoch seconds; default: at once); until then it is being
+        started. ``ended_too``: also for trials that have ended.
         """
-        trials, began = self.ready if only is None else only, time.monotonic()
-        self._heed_signals(last=last)
+        began, trials = time.monotonic(), self.trials if ended_too else self.ready
         async with asyncio.TaskGroup() as group:
-            tasks = {group.create_task(trial.attempt(step, name)) for trial in trials}
+            tasks = {group.create_task(each.attempt(step, name)) for each in trials if only is None or each in only}
             while tasks:
                 _, tasks = await asyncio.wait(tasks, timeout=LOOK_EVERY_S)
                 passed_s, since_s = time.monotonic() - began, time.time() - at
@@ -224,36 +204,58 @@ class Batch:
                     self.progress(f"starting the {what}", passed_s, passed_s - since_s)
                 else:
                     self.progress(what, min(since_s, passed_s), expected_s)
-                with suppress(Stopped):  # first, each step ends
-                    self._heed_signals(last=last)
-        self._heed_signals(last=last)
-
-    def _heed_signals(self, *, last: bool = False) -> None:
-        if self.stop_signals and not last:
-            for trial in self.trials:
-                trial.interrupt()
-            raise Stopped
 
     async def _settle(self) -> None:
-        def progress(what: str, passed_s: float, expected_s: float) -> None:
-            self._heed_signals()
-            self.progress(what, passed_s, expected_s)
-
-        self._heed_signals()
-        quiet = await asyncio.to_thread(self.engines.settle, progress)
-        self.quiet = max(filter(None, (self.quiet, quiet)), key=lambda wait: wait.busy)
+        """Wait until all machines are quiet, for at most QUIET_WITHIN_S, and note how busy they were at most."""
+        began = time.monotonic()
+        while not self.stop_signals:
+            busy = await asyncio.to_thread(busy_share, self.engines.looks.values())
+            waited_s = time.monotonic() - began
+            if busy <= QUIET or waited_s > QUIET_WITHIN_S:
+                self.quiet = max(filter(None, (self.quiet, Quiet(waited_s, busy))), key=lambda wait: wait.busy)
+                return
+            self.progress("waiting until the machine is quiet", waited_s, QUIET_WITHIN_S)
 
     @asynccontextmanager
     async def _watched(self) -> AsyncIterator[None]:
-        """End trials, during the block, because of what the engines and the machines tell.
+        """End trials, during the block, because of what the engines and the machines tell, or because of a signal.
 
         Otherwise k6 would send requests to a dead server for minutes, and the lab would wait in vain for a server whose
         workers are killed as they start.
         """
+
+        async def heed_signals() -> None:
+            while not self.stop_signals:
+                await asyncio.sleep(LOOK_EVERY_S)
+            self._interrupt()
+
+        async def follow(machine: Machine) -> None:
+            """Tell each trial the ends of its containers, and that memory ran out in one of them."""
+            filters = ["event=die", "event=oom", f"label={OWNER_LABEL}={owner()}"]
+            since = ["--since", f"{time.time():.3f}", *(word for each in filters for word in ("--filter", each))]
+            async with aclosing(machine.events(*since)) as events:
+                async for event in events:
+                    for trial in self.trials:
+                        if event["Actor"]["Attributes"].get(PROJECT) == trial.project:
+                            group.create_task(trial.react_to(event))
+            for trial in self.trials:
+                trial.lose(machine, "it has ended")
+
+        async def ask_on(machine: Machine) -> None:
+            while True:
+                await asyncio.sleep(ASK_EVERY_S)
+                try:
+                    await machine.call("version", "--format", "{{.Server.Version}}")
+                except DockerError as error:
+                    if error.exit_code is None:
+                        for trial in self.trials:
+                            trial.lose(machine, str(error))
+                        return
+
         async with asyncio.TaskGroup() as group:
-            tasks = []
+            tasks = [group.create_task(heed_signals())]
             for machine in self.engines.machines:
-                tasks += [group.create_task(self._follow(machine, group)), group.create_task(self._ask_on(machine))]
+                tasks += [group.create_task(follow(machine)), group.create_task(ask_on(machine))]
             try:
                 yield
             except MachineLost as error:
@@ -262,43 +264,21 @@ class Batch:
             finally:
                 for task in tasks:
                     task.cancel()
+                if self.stop_signals:
+                    self._interrupt()
 
-    async def _follow(self, machine: Machine, group: asyncio.TaskGroup) -> None:
-        """Tell each trial the ends of its containers, and that memory ran out in one of them."""
-        filters = ["event=die", "event=oom", f"label={OWNER_LABEL}={owner()}"]
-        since = ["--since", f"{time.time():.3f}", *(word for each in filters for word in ("--filter", each))]
-        async with aclosing(machine.events(*since)) as events:
-            async for event in events:
-                for trial in self.trials:
-                    if event["Actor"]["Attributes"].get(PROJECT) == trial.project:
-                        group.create_task(trial.react_to(event))
+    def _interrupt(self) -> None:
         for trial in self.trials:
-            trial.lose(machine, "it has ended")
-
-    async def _ask_on(self, machine: Machine) -> None:
-        while True:
-            await asyncio.sleep(ASK_EVERY_S)
-            try:
-                await machine.call("version", "--format", "{{.Server.Version}}")
-            except DockerError as error:
-                if error.exit_code is None:
-                    for trial in self.trials:
-                        trial.lose(machine, str(error))
-                    return
+            trial.interrupt()
 
     async def _collect(self) -> None:
         composed = [trial for trial in self.trials if trial.composed]
-        await self._each("stopping the servers", 1, Trial.collect, "collect", only=composed, last=True)
+        await self._each("stopping the servers", 1, Trial.collect, "collect", only=composed, ended_too=True)
 
-    async def _leave(self, *raised: object) -> None:
-        """Begin to remove the containers. After an error, or an interrupt, also wait until they have gone.
-
-        The engine is at work on it as soon as it was asked, also while the lab seals and shows what was measured.
-        """
+    async def _leave(self) -> None:
+        """Begin to remove the containers: the engine goes on while the lab seals and shows what was measured."""
         self.removal = asyncio.create_task(self._remove())
         await asyncio.wait([self.removal], timeout=ASKED_WITHIN_S)
-        if raised[0] or self.stop_signals:
-            await self.removed()
 
     async def removed(self) -> None:
         """Wait until the containers of this batch are removed."""

@@ -3,28 +3,23 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stampede.causes import cause, failure, ways_out
 from stampede.docker.client import DockerError
 from stampede.docker.commands import Say
-from stampede.docker.containers import containers_of
 from stampede.errors import LabError
 from stampede.records.classes import Login, OwnRequestClass
 from stampede.records.run import USER_SERVICE
 from stampede.report.wording import shortened
-from stampede.run.trial import reasons
 from stampede.run.trial.alone import Answer, Refusal, Session, ask, wait_for_sessions
-from stampede.run.trial.trial import UNHEALTHY, Trial
-from stampede.servers.base import BESIDE
+from stampede.run.trial.trial import Trial
+from stampede.servers.base import BEFORE
 
 LINES = 12
 """How many lines of a log are shown."""
 MOST_BODY = 300
-BEFORE = f"{BESIDE}before"
-"""The service that runs application.before."""
 LOGGED_WITHIN_S = 1
 """How long the lab waits for what an application writes because of a request."""
 _LOGIN = ("login", "signin", "sign-in", "sso", "auth", "account")
@@ -48,7 +43,6 @@ _KILLED = re.compile(r"WORKER TIMEOUT|HARAKIRI ON WORKER")
 """What gunicorn and uWSGI write of a worker that they kill because a request takes too long."""
 MOST_NAME, MOST_REQUEST = 24, 36
 WAY_TO_HTTPS = "If a proxy in front of it takes HTTPS, write what the proxy says: headers: {X-Forwarded-Proto: https}."
-Masked = Callable[[bytes], bytes]
 
 
 async def log_in(trial: Trial) -> LabError | None:
@@ -65,8 +59,9 @@ async def log_in(trial: Trial) -> LabError | None:
         return LabError(f"Users could not log in: {trial.reason}")
     trial.sessions = [session for session in told if isinstance(session, Session)]
     if refused := next((refusal for refusal in told if isinstance(refusal, Refusal)), None):
+        problem, answered = (trial.masked(text.encode()).decode() for text in (refused.problem, refused.said))
         said_since = await _logged_since(trial, before)
-        return trial.fail_with(not_logged_in(login, refused, said_since, trial.masked, _folder_of(trial)))
+        return trial.fail_with(not_logged_in(login, problem, answered, said_since, _folder_of(trial)))
     return None
 
 
@@ -77,7 +72,7 @@ async def ask_for_each_class(trial: Trial, say: Say) -> None:
     what it wrote.
     """
     if trial.outcome == "failed":
-        raise await _why_not_healthy(trial)
+        raise _why_not_healthy(trial)
     if trial.login and (error := await log_in(trial)):
         raise error
     if trial.planned.load.script != USER_SERVICE:
@@ -87,14 +82,15 @@ async def ask_for_each_class(trial: Trial, say: Say) -> None:
     for name, described in asked.items():
         before = await _logged(trial)
         secrets = {**(workload.secrets if workload else {}), **trial.user.by_word}
-        answer = answers[name] = await ask(trial.front, described, secrets, of_user=trial.user.headers)
+        answer = await ask(trial.front, described, secrets, of_user=trial.user.headers)
+        answer = answers[name] = answer.without_secrets(trial.masked)
         if trial.reason:  # e.g. it needed more memory than its limit
-            raise await _why_not_healthy(trial)
+            raise _why_not_healthy(trial)
         if not answer.is_meant(described):
             said = await _logged_since(trial, before)
-            errors.append(not_meant(name, described, answer, said, trial.masked, trial.login, _folder_of(trial)))
+            errors.append(not_meant(name, described, answer, said, trial.login, _folder_of(trial)))
         elif 300 <= answer.status < 400 and not described.expected_status:
-            remarks.append(redirected(name, described, answer, trial.masked, trial.login))
+            remarks.append(redirected(name, described, answer, trial.login))
         if not answer.status:
             break
     say("\n".join(["Each class, sent alone, with its status:", table_of(asked, answers), *remarks]))
@@ -119,19 +115,13 @@ def written_since(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     return "".join(said[len(before.get(container, "")) :] for container, said in now.items())
 
 
-async def _why_not_healthy(trial: Trial) -> LabError:
+def _why_not_healthy(trial: Trial) -> LabError:
     """Return the error that says why the application is not healthy as it is served today."""
-    reason = trial.reason or "it failed"
-    if reason.startswith(UNHEALTHY):
-        with suppress(DockerError):
-            there = await containers_of(trial.project, trial.engines.machines)
-            for container in reasons.unhealthy_containers(there, trial.planned.variant.front):
-                said = (await trial.said_by(container)).strip()
-                probed = trial.masked(container.probed.encode()).decode()
-                if said or probed:
-                    beside = container.service if container.service != trial.planned.variant.service else ""
-                    return not_healthy(said, probed, beside, _folder_of(trial))
-    return LabError(f"Your application does not start as it is served today: {reason}")
+    if trial.unhealthy:
+        container, said = trial.unhealthy
+        beside = container.service if container.service != trial.planned.variant.service else ""
+        return not_healthy(said, container.probed, beside, _folder_of(trial))
+    return LabError(f"Your application does not start as it is served today: {trial.reason or 'it failed'}")
 
 
 def _folder_of(trial: Trial) -> Path | None:
@@ -141,22 +131,16 @@ def _folder_of(trial: Trial) -> Path | None:
 
 
 def not_meant(
-    name: str,
-    described: OwnRequestClass,
-    answer: Answer,
-    said: str,
-    masked: Masked,
-    login: Login | None = None,
+    name: str, described: OwnRequestClass, answer: Answer, said: str, login: Login | None = None,
     folder: Path | None = None,
-) -> LabError:
+) -> LabError:  # fmt: skip
     """Return the error for a class that is not answered as it should be, given what the application wrote for it.
 
     ``folder`` has the application; None: an image has it.
     """
     asked = f"{described.method} {described.path}, the class {name}"
     if answer.status == 0:
-        problem = masked(answer.problem.encode()).decode(errors="replace")
-        reason = problem.splitlines()[-1] if problem else "nobody gave a reason"
+        reason = answer.problem.splitlines()[-1] if answer.problem else "nobody gave a reason"
         message = f"{asked}, is not answered when it is asked alone: {reason}."
     elif described.expected_status:
         expected = described.expected_status
@@ -170,7 +154,7 @@ def not_meant(
         )
         way_out = "Raise the server's timeout, ask for less, or leave requests.{name} out."
     parts = [
-        *_hints(answer.body, said, masked, folder),
+        *_hints(answer.body, said, folder),
         way_out.format(name=name, login=_way_in(login))
         + (f" If this is meant, write expected_status: {answer.status}." if answer.status else ""),
     ]
@@ -182,12 +166,11 @@ def _way_in(login: Login | None) -> str:
     return f"{login.method} {login.path}, the login, was accepted, but does not count here." if login else WAY_TO_LOG_IN
 
 
-def not_logged_in(login: Login, refusal: Refusal, said: str, masked: Masked, folder: Path | None = None) -> LabError:
-    """Return the error for users who cannot log in, given what the application wrote meanwhile."""
-    problem = masked(refusal.problem.encode()).decode()
+def not_logged_in(login: Login, problem: str, answered: str, said: str, folder: Path | None = None) -> LabError:
+    """Return the error for users who cannot log in: ``problem`` ends its sentence, ``said`` was written meanwhile."""
     asked = f"GET {login.path}, " if problem.startswith(_PAGE) else f"{login.method} {login.path}, the login, "
     parts = [
-        *_hints(refusal.said, said, masked, folder),
+        *_hints(answered, said, folder),
         "A page whose form has hidden fields, such as a CSRF token, needs login.form in the place of login.body."
         if login.body and "status 403" in problem else "",
         "Correct login (path, form or body, headers, token), or what the application needs (environment, env_file, "
@@ -200,9 +183,9 @@ _PAGE = "the page with the form"
 """How a problem begins that is about the page, as k6/lib/login.js says it."""
 
 
-def _hints(body: str, said: str, masked: Masked, folder: Path | None) -> list[str]:
+def _hints(body: str, said: str, folder: Path | None) -> list[str]:
     """Return what an application answered, if that is short text, what it wrote, and what follows from it."""
-    text = " ".join(masked(body.encode()).decode(errors="replace").split())
+    text = " ".join(body.split())
     shown = text if len(text) <= MOST_BODY else f"{text[:MOST_BODY]} …"
     return [
         "" if not text or "\0" in text or "�" in text else f"The answer says: {shown}",
@@ -248,11 +231,9 @@ def joined(errors: Sequence[LabError], of: int) -> LabError:
     return LabError(message, hint="\n\n".join(f"{error.message}\n{error.hint}" for error in errors))
 
 
-def redirected(
-    name: str, described: OwnRequestClass, answer: Answer, masked: Masked, login: Login | None = None
-) -> str:
+def redirected(name: str, described: OwnRequestClass, answer: Answer, login: Login | None = None) -> str:
     """Return what to know of a class that is answered with a redirect, which k6 does not follow."""
-    where = masked(answer.location.encode()).decode().removeprefix(answer.origin) or "another place"
+    where = answer.location.removeprefix(answer.origin) or "another place"
     way_in = f" {_way_in(login)}" if any(word in where.lower() for word in _LOGIN) else ""
     if where.removeprefix("https") == answer.origin.removeprefix("http") + described.path:
         way_in = f" {WAY_TO_HTTPS}"

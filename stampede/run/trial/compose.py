@@ -170,27 +170,26 @@ def resolve(trial: PlannedTrial, part: Path, local: Mapping[str, str], project: 
     write_whole(part / LOCAL_ENV, env_text(local))
     words = _compose_words(trial, project, COMPOSE_FILE, [part / "factors.env", part / LOCAL_ENV])
     places = {str(part): "<part>", project: "<project>"}
-    read = [path.read_text() for path in sorted(part.glob("*.env"))]
-    key = _in_place("\0".join([*words, *read]), places)
-    resolved: dict[str, Any]
+
+    def in_place(text: str, names: Mapping[str, str]) -> str:
+        for name, instead in names.items():
+            text = text.replace(name, instead)
+        return text
+
+    key = in_place("\0".join([*words, *(path.read_text() for path in sorted(part.glob("*.env")))]), places)
     if key in _resolved:
-        resolved = json.loads(_in_place(_resolved[key], {name: place for place, name in places.items()}))
+        said = in_place(_resolved[key], {place: name for name, place in places.items()})
     else:
-        resolved = json.loads(HERE.run(*words, "config", "--format", "json"))
-        anywhere = _in_place(json.dumps(resolved, ensure_ascii=False), places)
-        if part.name not in anywhere:  # Compose and JSON write some characters of a path in another way
+        said = HERE.run(*words, "config", "--format", "json")
+        anywhere = in_place(said, places)
+        if part.name not in anywhere:  # else Compose writes some characters of a path in another way
             _resolved[key] = anywhere
+    resolved: dict[str, Any] = json.loads(said)
     return resolved
 
 
 _resolved: dict[str, str] = {}
 """What Compose made of docker-compose.yml in this process, by all that went into it."""
-
-
-def _in_place(text: str, names: Mapping[str, str]) -> str:
-    for name, instead in names.items():
-        text = text.replace(name, instead)
-    return text
 
 
 def _compose_words(trial: PlannedTrial, project: str, file: Path, variables: Sequence[Path]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from stampede.docker.containers import ContainerInfo
@@ -27,15 +27,31 @@ async def bring_scripts(container: ContainerInfo, replay: Path | None) -> None:
 
     ``replay`` is the folder with the requests of a log, if k6 sends the requests of a log.
     """
-    await _bring_folder(container, *((CLIENTS, "/clients") if container.service == "client" else (K6, "/k6")))
-    if replay and container.service != "client":
-        await _bring_folder(container, replay, "/replay")
-    await bring(container, VOLUME, {}, [OWN])
+    is_client = container.service == "client"
+    folders = {"/clients": CLIENTS} if is_client else {"/k6": K6} | ({"/replay": replay} if replay else {})
+    for target, folder in folders.items():
+        await bring(container, target, {path.name: path for path in sorted(folder.iterdir())})
+    with tempfile.TemporaryDirectory() as empty:
+        await bring(container, VOLUME, {OWN: Path(empty)})
 
 
-async def _bring_folder(container: ContainerInfo, source: Path, target: str) -> None:
-    files = [path for path in sorted(source.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
-    await bring(container, target, {str(path.relative_to(source)): path.read_bytes() for path in files})
+async def bring(container: ContainerInfo, target: str, files: Mapping[str, Path | bytes]) -> None:
+    """Put files and folders into a folder of a container. They belong to the lab's user, who runs it, too."""
+
+    def owned(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+        return None if "__pycache__" in member.name else member
+
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, source in files.items():
+            if isinstance(source, Path):
+                archive.add(source, name, filter=owned)
+            else:
+                member = tarfile.TarInfo(name)
+                member.size = len(source)
+                archive.addfile(owned(member) or member, io.BytesIO(source))
+    await container.machine.call("cp", "-", f"{container.id}:{target}", stdin=packed.getvalue())
 
 
 async def fetch_results(container: ContainerInfo, folder: Path) -> None:
@@ -45,29 +61,6 @@ async def fetch_results(container: ContainerInfo, folder: Path) -> None:
         for path in sorted(Path(fetched).iterdir()):
             if path.suffix != ".env":  # the lab brought these files
                 path.rename(folder / path.name)
-
-
-async def bring(container: ContainerInfo, folder: str, files: Mapping[str, bytes], folders: Sequence[str] = ()) -> None:
-    """Write files and empty folders into a folder of a container. They belong to the lab's user, who runs it, too."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        parents = {str(parent) for name in files for parent in Path(name).parents if str(parent) != "."}
-        for name in (*folders, *sorted(parents)):
-            member = _owned(name)
-            member.type, member.mode = tarfile.DIRTYPE, 0o755
-            archive.addfile(member)
-        for name, content in files.items():
-            member = _owned(name)
-            member.size = len(content)
-            member.mode = 0o755 if content.startswith(b"#!") else 0o644
-            archive.addfile(member, io.BytesIO(content))
-    await container.machine.call("cp", "-", f"{container.id}:{folder}", stdin=packed.getvalue())
-
-
-def _owned(name: str) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.uid, member.gid = os.getuid(), os.getgid()
-    return member
 
 
 def compress_points(part: Path) -> None:

@@ -16,13 +16,13 @@ class TrialFailed(Exception):
     """A step of a trial failed; the message says why."""
 
 
-async def last_lines(container: ContainerInfo) -> str:
-    """Return the last lines of a container that is not healthy; empty if it has said nothing."""
-    lines = (await container.output()).decode(errors="replace").splitlines()
+def last_lines(container: ContainerInfo, said: str) -> str:
+    """Return the last lines of what a container that is not healthy has written, and of its health check."""
+    lines = said.splitlines()
     if container.probed:
         lines.append(f"the health check last said: {container.probed}")
     where = f" on {container.machine.name}" if container.machine.name else ""
-    return f"{container.service}{where} said:\n" + "\n".join(lines[-8:]) if lines else ""
+    return f"{container.service}{where} said:\n" + "\n".join(lines[-8:])
 
 
 def end_reason(service: str, exit_code: int) -> str:

@@ -6,6 +6,7 @@ and cancels the step that the trial is in.
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
@@ -14,9 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stampede.docker.client import DockerError, Machine, together
-from stampede.docker.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
+from stampede.docker.cluster.engines import Engines, UsageUnderLoad
 from stampede.docker.cluster.images import image_difference
-from stampede.docker.cluster.network import create_network, retry_joining
+from stampede.docker.cluster.swarm import create_network, retry_joining
 from stampede.docker.commands import in_words
 from stampede.docker.containers import SERVICE, ContainerInfo, containers_of, is_generator
 from stampede.docker.machine_usage import Quiet
@@ -45,14 +46,14 @@ AT_ONCE = 2
 """How many trials on several machines start their servers at the same time: a swarm lets containers join its networks
 slowly, and gives up after 20 s."""
 K6_STOPS_WITHIN_S = 10
-UNHEALTHY = "the servers did not become healthy"
 
 
 @dataclass(eq=False)
 class Trial:
     """A planned trial, and what is known of it so far. ``side_by_side`` trials are measured at the same time.
 
-    ``lost`` has the machines whose engine does not answer any more. ``turns`` limits how many trials start at once.
+    ``unhealthy``: what does not start, and what it wrote. ``lost`` has the machines whose engine does not answer any
+    more. ``turns`` limits how many trials start at once.
     """
 
     planned: PlannedTrial
@@ -65,6 +66,7 @@ class Trial:
     reason: str | None = None
     composed: list[Composed] = field(default_factory=list)
     containers: list[ContainerInfo] = field(default_factory=list)
+    unhealthy: tuple[ContainerInfo, str] | None = None
     visits_per_s: float | None = None
     calibration: Calibration | None = None
     sessions: list[Session] = field(default_factory=list)
@@ -148,8 +150,8 @@ class Trial:
         self._end("failed", reason)
 
     def fail_with(self, error: LabError) -> LabError:
-        """End this trial because of an error, and return it."""
-        self.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
+        """End this trial because of an error, and return it. The reason stands within a sentence, but GET stays GET."""
+        self.fail(re.sub(r"^[A-Z](?=[a-z ])", lambda first: first[0].lower(), error.message).rstrip("."))
         return error
 
     def interrupt(self) -> None:
@@ -180,7 +182,7 @@ class Trial:
             async with self.turns if overlay else nullcontext(), asyncio.timeout(START_WITHIN_S):
                 order = [[variant.front, *(["api"] if load.api else [])]]  # Compose finds the rest itself
                 if overlay:  # but not on several machines
-                    await create_network(self.engines, self.project)
+                    await create_network(self.engines.machines, self.project)
                     beside = [name for name in self.planned.services_beside if name not in (variant.front, "client")]
                     order = [beside, [variant.service], [variant.front]]
                 for services in order:
@@ -198,12 +200,15 @@ class Trial:
             named = "the command of application.before" if what == BEFORE else what
             raise TrialFailed(f"{named} was not ready within {in_words(START_WITHIN_S)}") from None
         except DockerError as error:
-            said = str(error)
+            why = str(error)
             for container in reasons.unhealthy_containers(await self._there(), variant.front):
-                if last := await reasons.last_lines(container):
-                    said = self.masked(last.encode()).decode()
+                said = (await self.said_by(container)).strip()
+                if said or container.probed:
+                    probed = self.masked(container.probed.encode()).decode()
+                    self.unhealthy = replace(container, probed=probed), said
+                    why = reasons.last_lines(*self.unhealthy)
                     break
-            raise TrialFailed(f"{UNHEALTHY}: {said}") from None
+            raise TrialFailed(f"the servers did not become healthy: {why}") from None
         finally:
             (self.part / LOCAL_ENV).unlink(missing_ok=True)
 
@@ -236,8 +241,12 @@ class Trial:
         text = env_text(calibration.calibrated_request(self.planned.load, self.calibration))
         write_whole(self.part / "calibration.env", text)
         for generator in self.generators:
-            if not generator.machine.shares_files:
-                await bring(generator, RESULTS_THERE, {"calibration.env": text.encode()})
+            await self._bring(generator, "calibration.env", text)
+
+    async def _bring(self, generator: ContainerInfo, name: str, text: str) -> None:
+        """Bring a file of this trial's folder to a load generator that does not share the folder."""
+        if not generator.machine.shares_files:
+            await bring(generator, RESULTS_THERE, {name: text.encode()})
 
     async def measure_unloaded_latency(self) -> None:
         """Find out how long requests to somebody's own application take alone, and keep it."""
@@ -249,7 +258,7 @@ class Trial:
         self.log_starts = await log_starts(self.containers)
         self.settings_in_force |= await observe(self.containers, self.part, "before", self.masked)
 
-    async def send_load(self, at: float, within_s: float, samplers: UsageSamplers) -> None:
+    async def send_load(self, at: float, within_s: float, usage: UsageUnderLoad) -> None:
         """Start the load generators, and wait until they have ended; meanwhile replace workers, if the variant says so.
 
         k6 begins to send at the time ``at``, in epoch seconds of the lab's clock, and ends within so many seconds.
@@ -261,8 +270,8 @@ class Trial:
             for generator in self.generators:
                 try:
                     if not generator.machine.shares_files:
-                        begins = f"START_AT_MS={1000 * samplers.begins_at(generator.machine, at):.0f}\n"
-                        await bring(generator, RESULTS_THERE, {"start.env": begins.encode()})
+                        begins = f"START_AT_MS={1000 * usage.begins_at(generator.machine, at):.0f}\n"
+                        await self._bring(generator, "start.env", begins)
                     await generator.machine.call("container", "start", generator.id)
                 except DockerError as error:
                     raise TrialFailed(f"{generator.service} did not start: {error}") from None
@@ -385,6 +394,15 @@ class Trial:
             self.fail(f"k6 ended with exit code {self.k6_exit_code}: {reasons.last_error(self.part, 'k6')}")
         if thrown := reasons.script_exception(self.part):  # k6 goes on after an exception, and ends with 0
             self.fail(f"the load script threw: {thrown}")
+        machines = [
+            load.record(
+                machine.name,
+                [each.hostname for each in self.containers
+                 if each.machine == machine and not is_generator(each.service)],
+                [points_of(each.service) for each in self.generators if each.machine == machine],
+            )
+            for machine in self.engines.machines if self.engines.overlay and load
+        ]  # fmt: skip
         record = TrialRecord(
             variant=self.planned.variant_name,
             load=self.planned.load_name,
@@ -403,19 +421,7 @@ class Trial:
             calibration=self.calibration,
             visits_per_s=self.visits_per_s,
             settings=dict(sorted(self.settings_in_force.items())),
-            machines=[
-                load.record(
-                    machine.name,
-                    [
-                        each.hostname
-                        for each in self.containers
-                        if each.machine == machine and not is_generator(each.service)
-                    ],
-                    [points_of(each.service) for each in self.generators if each.machine == machine],
-                )
-                for machine in self.engines.machines
-                if self.engines.overlay and load
-            ],
+            machines=machines,
             logs=self.logs,
             seconds=Seconds(settle=quiet and quiet.waited_s, **self.took_s),
         )

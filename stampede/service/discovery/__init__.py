@@ -23,7 +23,7 @@ from stampede.predict.options import MOST_REPLICAS
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
 from stampede.records.plural import plural
-from stampede.resources import Found, balance_in, choose_container, containers_in
+from stampede.resources import Found, choose_container, containers_in
 from stampede.servers.program import PROGRAMS, SERVED_BY, UWSGI
 from stampede.service.answers import CALLABLE_PATTERN, Answers, Followed, not_served, numbers_of, stand_in
 from stampede.service.description import HEAD, OF_COMMAND, SERVERS, variables_of_env_file
@@ -240,7 +240,7 @@ def _note_resources(found: Discovery, start: Start, repository: Repository, give
             if len(servers := re.findall(r"^\s*server\s+[^;]+;", upstream, re.MULTILINE)) > 1:
                 found.note("replicas", len(servers), path)
                 found.note("balance", "least_conn" if "least_conn" in upstream else "round_robin", path)
-    names = repository.files("*.yaml", "*.yml", "*.service", "*.slice", "*.conf")
+    names = repository.files("*.yaml", "*.yml", "*.service", "*.conf")
     files = [(repository.name(path), repository.text(path)) for path in names
              if path.suffix != ".conf" or path.parent.name.endswith(".service.d")]  # fmt: skip
     kinds = [{*re.findall(r"^kind:\s*(\w+)", text, re.MULTILINE)} for _, text in files]
@@ -250,7 +250,7 @@ def _note_resources(found: Discovery, start: Start, repository: Repository, give
         first, name = re.split("[:,]", start.place)[0], repository.folder.resolve().name
         resources, problem = choose_container(containers_in(files), first, name)
         found.problems += [problem] if problem else []
-    for key, (value, place) in (dict(balance_in(files)) | dict(resources)).items():
+    for key, (value, place) in resources.items():
         if key != "replicas" or int(value) <= MOST_REPLICAS:
             found.note(key, value, place)
 
