@@ -71,7 +71,7 @@ def measured_cells(
 ) -> dict[Cell, list[TrialValues]]:
     """Return what some families measure in a trial of which something else is known."""
     with opened_trial(requests, load=load) as (rows, trial):
-        return measure_cells(rows, [changed(trial, **change)], families=families)
+        return measure_cells(rows, [changed(trial, **change)], families=families)[0]
 
 
 def changed(

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from stampede.evaluate.metrics import bursts, times
+from stampede.evaluate.metrics import bursts
 from stampede.evaluate.metrics.bursts import ordinal
+from stampede.evaluate.metrics.requests import TIME_FAMILY
 from stampede.evaluate.metrics.workers import labels
-from stampede.evaluate.statistics.estimates import TrialValues, completion_times
+from stampede.evaluate.statistics.estimates import TrialValues, measure_cells
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.records.claims import Published
 from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
@@ -104,7 +105,7 @@ def test_the_kind_of_a_load_is_that_of_the_record_and_not_guessed_from_its_setti
 def steps_of(requests: list[Request], load: LoadRecord) -> list[float]:
     """Return the completion times of a trial under a load."""
     with opened_trial(requests, load=load) as (rows, trial):
-        return [time for [found] in completion_times(rows, [trial]).values() for time in found]
+        return [time for [found] in measure_cells(rows, [trial])[1].values() for time in found]
 
 
 CRASH = LoadRecord(
@@ -199,7 +200,7 @@ def test_steps_of_several_trials_are_medians_with_an_interval() -> None:
 
 def test_the_requests_of_a_burst_say_nothing_about_another_burst() -> None:
     """Two equal bursts: their p50 has no interval in one trial, and a point in two."""
-    cells = measured_cells(one_by_one(), times.FAMILY, load=load(4))
+    cells = measured_cells(one_by_one(), TIME_FAMILY, load=load(4))
     twice = {cell: [trial, trial._replace(trial=2)] for cell, [trial] in cells.items()}
 
     found = [

@@ -9,9 +9,9 @@ import pytest
 from inline_snapshot import snapshot
 from rich.console import Console
 
-from stampede.evaluate.metrics import Statistic, failures, servers, spread, throughput, times
+from stampede.evaluate.metrics import Statistic, servers
 from stampede.evaluate.metrics.metric import rows_needed
-from stampede.evaluate.metrics.spread import evenness
+from stampede.evaluate.metrics.requests import FAILURE_FAMILY, SPREAD_FAMILY, THROUGHPUT_FAMILY, TIME_FAMILY, evenness
 from stampede.evaluate.statistics.estimates import TrialValues
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.evaluate.verdict.claims import missing_cores
@@ -70,7 +70,7 @@ def test_percentiles_are_those_of_the_rows() -> None:
     Fewer requests cannot carry a p99.
     """
     expected = {"min": 1, "avg": 50.5, "p50": 50.5, "p90": 90.1, "p99": 99.01, "max": 100}
-    found, of_fewer = (measure(requests, times.FAMILY) for requests in (HUNDRED, HUNDRED[:99]))
+    found, of_fewer = (measure(requests, TIME_FAMILY) for requests in (HUNDRED, HUNDRED[:99]))
 
     assert {stat: found["light", "overhead", stat] for stat in expected} == pytest.approx(expected)
     assert ("light", "overhead", "p90") in of_fewer
@@ -87,7 +87,7 @@ def test_rows_needed_by_a_statistic(stat: Statistic, needed: int) -> None:
 def test_failures_are_counted_beside_the_times_and_never_in_them() -> None:
     requests = [Request(overhead_ms=10) for _ in range(99)] + [Request(overhead_ms=-100, error="status 502")]
 
-    found = measure(requests, times.FAMILY, failures.FAMILY)
+    found = measure(requests, TIME_FAMILY, FAILURE_FAMILY)
 
     assert found["light", "overhead", "min"] == 10
     assert found["light", "failures", "share"] == pytest.approx(0.01)
@@ -96,7 +96,7 @@ def test_failures_are_counted_beside_the_times_and_never_in_them() -> None:
 def test_classes_of_request_are_kept_apart_and_counted_together() -> None:
     requests = [Request(overhead_ms=1), Request(overhead_ms=9, request_class="heavy")]
 
-    found = measure(requests, times.FAMILY)
+    found = measure(requests, TIME_FAMILY)
 
     assert {name: found[name, "overhead", "avg"] for name in ("light", "heavy", None)} == {
         "light": 1, "heavy": 9, None: 5,
@@ -112,8 +112,8 @@ def test_throughput_counts_from_the_first_request_to_the_last_answer() -> None:
     patient = [Request(overhead_ms=0, sent_s=n * 0.1, user=1) for n in range(10)]
     waiting = [Request(overhead_ms=100, sent_s=n * 0.2, user=2) for n in range(10)]
 
-    opened = measure(steady, throughput.FAMILY, load=MIX.model_copy(update={"loop": "open"}))
-    closed = measure(patient + waiting, throughput.FAMILY)
+    opened = measure(steady, THROUGHPUT_FAMILY, load=MIX.model_copy(update={"loop": "open"}))
+    closed = measure(patient + waiting, THROUGHPUT_FAMILY)
 
     assert opened == {(name, "throughput", "per_second"): pytest.approx(1) for name in ("light", None)}
     assert closed["light", "throughput", "of_ideal"] == pytest.approx(2 / 3, abs=0.001)
@@ -162,7 +162,7 @@ def test_requests_and_connections_are_counted_by_worker(tmp_path: Path) -> None:
     assert found["requests_by_connection", "max"] == 6
     assert found["connections_by_worker", "largest_share"] == pytest.approx(2 / 3)
     assert found["connections_by_worker", "correlation"] == pytest.approx(1)
-    untold = {metric for _, metric, _ in measure(HUNDRED, spread.FAMILY)}
+    untold = {metric for _, metric, _ in measure(HUNDRED, SPREAD_FAMILY)}
     assert untold == {"requests_by_worker"}, "a server that cannot tell its connections has none"
 
 
@@ -170,7 +170,7 @@ def test_idle_workers_count_for_evenness() -> None:
     """Three of four workers serve 6, 3 and 3 requests, one none: by hand 0.5, 2.0 and 12^2 / (4 * 54)."""
     requests = [Request(worker=f"box:{worker}") for worker in [1] * 6 + [2] * 3 + [3] * 3]
 
-    found = measure(requests, spread.FAMILY, variant=VariantRecord(name="one", workers=4, settings={}))
+    found = measure(requests, SPREAD_FAMILY, variant=VariantRecord(name="one", workers=4, settings={}))
 
     expected = {"largest_share": 0.5, "max_over_mean": 2.0, "jain_index": 144 / 216}
     assert {stat: found["light", "requests_by_worker", stat] for stat in expected} == pytest.approx(expected)
@@ -223,7 +223,7 @@ def test_failures_that_could_be_the_tail_leave_a_claim_undecided() -> None:
     """One request in a hundred failed: had they been answered, they might have been the slowest hundredth."""
     requests = HUNDRED * 10 + [Request(error="status 502")] * 11
 
-    summary = conclude(run_record(["one"], claims=[SHORT]), measured_cells(requests, times.FAMILY, failures.FAMILY))
+    summary = conclude(run_record(["one"], claims=[SHORT]), measured_cells(requests, TIME_FAMILY, FAILURE_FAMILY))
 
     assert (summary.claims[0].verdict, summary.claims[0].reason) == (
         "undecided", "1.1% of the requests failed, too many to leave out of p99",
@@ -489,7 +489,7 @@ def test_published_figures_without_a_tolerance_have_a_verdict_too() -> None:
         near({"p50": 50}, variant="left-out"),
     ]
 
-    cells = measured_cells([Request(overhead_ms=51)] * 100, times.FAMILY, failures.FAMILY, spread.FAMILY)
+    cells = measured_cells([Request(overhead_ms=51)] * 100, TIME_FAMILY, FAILURE_FAMILY, SPREAD_FAMILY)
     both = {cell: [trial, trial._replace(trial=2)] for cell, [trial] in cells.items()}
     run = run_record(["one"], 2, published=published)
     summary = conclude(run, both)

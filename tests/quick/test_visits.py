@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from stampede.evaluate.metrics import MetricName, Statistic, times, visits
+from stampede.evaluate.metrics import MetricName, Statistic, visits
 from stampede.evaluate.metrics.rates import highest_rate
+from stampede.evaluate.metrics.requests import TIME_FAMILY
 from stampede.evaluate.metrics.visits import Visit, measured_capacity_per_s
 from stampede.evaluate.read.rows import UnreadablePoints
 from stampede.evaluate.read.trial_data import Posts
@@ -414,7 +415,7 @@ def test_a_claim_that_the_visits_do_not_carry_says_why(
 
 def test_a_claim_about_connections_is_told_in_connections() -> None:
     run = run_record(["one"], loads=[STEADY], claims=[claimed("database_connections", "max")])
-    found = conclude(run, measured_cells(TEN, times.FAMILY, visits.FAMILY, load=STEADY, **database_seen(TOLD)))
+    found = conclude(run, measured_cells(TEN, TIME_FAMILY, visits.FAMILY, load=STEADY, **database_seen(TOLD)))
 
     assert (found.claims[0].verdict, found.claims[0].unit, found.claims[0].measured) == ("undecided", "connections", 5)
     assert "5 connections" in markdown(run, found)

@@ -10,7 +10,7 @@ import duckdb
 
 from stampede.evaluate.metrics import AVOIDABLE_WAIT, RECOVERY, waiting
 from stampede.evaluate.metrics.likely import blocks, likely_share
-from stampede.evaluate.metrics.metric import Family, MetricValues, ValidityIssue
+from stampede.evaluate.metrics.metric import Family, Finding, ValidityIssue
 from stampede.evaluate.read.observation import stalls_within
 from stampede.evaluate.read.requests import Requests
 from stampede.evaluate.read.trial_data import TrialData
@@ -20,7 +20,7 @@ CLEAR = 0.1
 """Clocks of several machines must be known to within this part of the shortest wait that counts."""
 
 
-def _measure(requests: Requests, variant: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
+def _measure(requests: Requests, variant: VariantRecord, load: LoadRecord) -> Iterator[Finding]:
     """Yield how long requests of each class waited; nothing if requests kill workers: nobody knows who is there."""
     if load.crashes or not waiting.has_known_waits(variant):
         return
@@ -29,20 +29,18 @@ def _measure(requests: Requests, variant: VariantRecord, load: LoadRecord) -> It
         in_blocks = not (requests.simulated or load.burst)
         for request_class, mine in requests.each_class():
             beside_s = waits.beside_s[mine[known]]
-            likely: tuple[float, ...] = ()
-            if in_blocks:
-                likely = likely_share(beside_s > waiting.FROM_S, blocks(answered.sent_s[mine[known]]))
-            stats = AVOIDABLE_WAIT.keyed(waiting.wait_statistics(beside_s))
-            yield MetricValues(request_class, stats, likely={(AVOIDABLE_WAIT.name, "share"): likely})
+            counted, block = beside_s > waiting.FROM_S, blocks(answered.sent_s[mine[known]])
+            likely = {"share": likely_share(counted, block)} if in_blocks else {}
+            yield Finding(AVOIDABLE_WAIT, request_class, waiting.wait_statistics(beside_s), likely)
 
 
-def _observe(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
+def _observe(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[Finding]:
     """Yield how long the servers took to recover from the stalls of a service that they call."""
     if _has_stalls(trial) and not trial.load.crashes:
         answered = waiting.read_answered(database, *trial.key)
         stalls = stalls_within(trial.containers, answered.first, answered.last_sent)
         if found_s := list(waiting.recoveries_s(answered, stalls)):
-            yield MetricValues(None, RECOVERY.keyed({"avg": 1000 * fmean(found_s), "max": 1000 * max(found_s)}))
+            yield Finding(RECOVERY, None, {"avg": 1000 * fmean(found_s), "max": 1000 * max(found_s)})
 
 
 def _has_stalls(trial: TrialData) -> bool:
@@ -61,4 +59,4 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
             yield "suspect", f"{known}, but {what} from {1000 * from_s:.0f} ms on"
 
 
-FAMILY = Family((AVOIDABLE_WAIT, RECOVERY), _measure, _observe, _issues)
+FAMILY = Family(_measure, _observe, _issues)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stampede.evaluate.metrics import RATE_WITHIN
-from stampede.evaluate.metrics.metric import Family, MetricValues
+from stampede.evaluate.metrics.metric import Family, Finding
 from stampede.evaluate.read.requests import Requests
 from stampede.records.duration import in_seconds
 from stampede.records.run import LoadRecord, VariantRecord
@@ -56,10 +56,10 @@ def climb_of(load: LoadRecord) -> Climb | None:
     return Climb(rates, in_seconds(load.duration) / len(rates), asked["late_ms"], float(load.settings["LATE_SHARE"]))
 
 
-def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
+def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[Finding]:
     climb = climb_of(load)
     if climb and (rate := highest_rate(climb.late_by_step(requests), climb.late_share)) is not None:
-        yield MetricValues(None, RATE_WITHIN.keyed({"per_second": rate}))
+        yield Finding(RATE_WITHIN, None, {"per_second": rate})
 
 
-FAMILY = Family((RATE_WITHIN,), _measure)
+FAMILY = Family(_measure)

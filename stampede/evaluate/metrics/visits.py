@@ -15,10 +15,9 @@ import duckdb
 import numpy as np
 
 from stampede.evaluate.metrics import CAPACITY, DATABASE_CONNECTIONS, VISIT, VISITS_FAILED
-from stampede.evaluate.metrics.likely import Times
-from stampede.evaluate.metrics.metric import Family, MetricValues, Sample, Severity, ValidityIssue
+from stampede.evaluate.metrics.metric import Family, Finding, Sample, Severity, ValidityIssue
 from stampede.evaluate.metrics.rates import highest_rate
-from stampede.evaluate.metrics.times import time_statistics
+from stampede.evaluate.metrics.requests import times_found
 from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.observation import database_of
 from stampede.evaluate.read.rows import opened, write_requests
@@ -71,38 +70,25 @@ def by_level(visits: Iterable[Visit], rates: Sequence[int], level_s: float) -> l
     return [(per_s, made[place], failed[place]) for place, per_s in enumerate(rates)]
 
 
-def _observe(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
+def _observe(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[Finding]:
     """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports.
 
     There is a capacity if the rate climbs and visits began to fail.
     """
     if trial.requests.of_visits:
         visits = read_visits(database, trial.key)
-        times_ms = _times_ms(visits)
+        times_ms = np.array([visit.took_ms for visit in visits if not visit.failed], dtype=np.float64)
         made, failed = len(visits), len(visits) - len(times_ms)
-        stats = VISITS_FAILED.keyed({"share": failed / made, "count": failed})
-        stats |= VISIT.keyed(time_statistics(times_ms, made, failed))
+        yield Finding(VISITS_FAILED, None, {"share": failed / made, "count": failed}, carried_by=made)
+        yield times_found(VISIT, None, Sample(times_ms, made), carried_by=len(times_ms))
         rates = rates_per_s(trial.load.settings, trial.load.duration)
         if len(rates) > 1:
             steps = by_level(visits, rates, float(trial.load.settings["STEP_S"]))
-            per_s = highest_rate(steps, FAILED_ALLOWED)
-            stats |= {} if per_s is None else CAPACITY.keyed({"per_second": per_s})
-        yield MetricValues(None, stats, {VISIT.name: len(times_ms), VISITS_FAILED.name: made})
-    observed = database_of(trial.containers)
-    if observed and (most := observed[1].database.get("connections_max")) is not None:
-        yield MetricValues(None, DATABASE_CONNECTIONS.keyed({"max": most}))
-
-
-def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample | None:
-    """Return the times of the visits that succeeded; None: visits have no class."""
-    if request_class is not None:
-        return None
-    visits = read_visits(database, trial.key)
-    return Sample({VISIT.name: _times_ms(visits)}, len(visits))
-
-
-def _times_ms(visits: Iterable[Visit]) -> Times:
-    return np.array([visit.took_ms for visit in visits if not visit.failed], dtype=np.float64)
+            if (per_s := highest_rate(steps, FAILED_ALLOWED)) is not None:
+                yield Finding(CAPACITY, None, {"per_second": per_s})
+    found = database_of(trial.containers)
+    if found and (most := found[1].database.get("connections_max")) is not None:
+        yield Finding(DATABASE_CONNECTIONS, None, {"max": most})
 
 
 def measured_capacity_per_s(
@@ -161,5 +147,4 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
         yield severity, f"the database refused {plural(refused, 'connection')}"
 
 
-_METRICS = (VISIT, VISITS_FAILED, CAPACITY, DATABASE_CONNECTIONS)
-FAMILY = Family(_METRICS, observe=_observe, issues=_issues, sample=_sample)
+FAMILY = Family(observe=_observe, issues=_issues)
