@@ -7,7 +7,7 @@ from math import inf
 from stampede.advise.offered import OfferedLoad
 from stampede.advise.options import ServingOption, serving_options
 from stampede.errors import WrongUse
-from stampede.evaluate.metrics import avoidable_wait
+from stampede.evaluate.metrics import waiting
 from stampede.evaluate.metrics.requests import FAILURE_FAMILY, TIME_FAMILY
 from stampede.evaluate.read.requests import simulated_requests
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS
@@ -150,7 +150,7 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
     requests = simulated_requests(record, names, rows)
     stats = {
         (finding.request_class, finding.metric.name, stat): value
-        for family in (TIME_FAMILY, avoidable_wait.FAMILY, FAILURE_FAMILY)
+        for family in (TIME_FAMILY, waiting.FAMILY, FAILURE_FAMILY)
         for finding in family.measure(requests, variant, record)
         for stat, value in finding.stats.items()
     }

@@ -16,9 +16,8 @@ from stampede.experiment.loads.k6 import K6_SCRIPTS
 from stampede.experiment.loads.script import RELATIVE, LoadScript, WrongSetting, as_variables, computing_class
 from stampede.paths import CLIENTS, K6
 from stampede.records.classes import LOAD_CLASSES, LoadClass
-from stampede.records.duration import in_seconds
 from stampede.records.model import ADDRESS_PATTERN, Model, Name
-from stampede.records.nearest import nearest_first
+from stampede.records.words import in_seconds, nearest_first
 from stampede.servers import Server, limits
 from stampede.typed import option
 

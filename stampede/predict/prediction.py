@@ -20,11 +20,11 @@ from stampede.evaluate.read.requests import Requests, simulated_requests
 from stampede.evaluate.statistics.estimates import Measured
 from stampede.evaluate.verdict.claims import conclude
 from stampede.predict.system import NotModelled, system_of
-from stampede.records.duration import in_seconds
 from stampede.records.folder import BadRun, read_run, read_values, validated, write_whole
 from stampede.records.predicted import PredictedCell, PredictedFigure, PredictedRun
 from stampede.records.run import SCHEMA, THEORY, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary
+from stampede.records.words import in_seconds
 from stampede.theory.model import QueueingSystem
 
 SIMULATED, LEAST_SIMULATED = 60, 10

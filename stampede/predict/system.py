@@ -7,10 +7,9 @@ from math import sqrt
 import numpy as np
 
 from stampede.records.classes import Mean, Range, RequestClass
-from stampede.records.duration import in_seconds
-from stampede.records.queueing import EVEN
-from stampede.records.run import LoadRecord, VariantRecord, cores_named
+from stampede.records.run import EVEN, LoadRecord, VariantRecord, cores_named
 from stampede.records.traffic import TrafficClass, traffic_of_settings
+from stampede.records.words import in_seconds
 from stampede.theory import model
 from stampede.theory.model import Class, Closed, Constant, Open, QueueingSystem, Servers, Stalls, WorkStep, WrongModel
 

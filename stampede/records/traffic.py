@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import Field
 
 from stampede.records.classes import LOAD_CLASSES, Between, LoadClass, Mean, Range, Takes, spread_s
-from stampede.records.duration import in_seconds
 from stampede.records.model import Record
+from stampede.records.words import in_seconds
 
 
 class Work(Record):

@@ -6,9 +6,9 @@ from itertools import chain
 from pydantic import Field
 
 from stampede.records.model import Record
-from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import Summary
+from stampede.records.words import plural
 from stampede.report.article import article_tables
 from stampede.report.markdown import markdown_table
 from stampede.report.tables import COUNTS, Table

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from stampede.records.queueing import EVEN, Queueing
+from stampede.records.run import EVEN, Queueing
 from stampede.servers.base import Replaced, Variant
 from stampede.servers.unreleased import Unreleased
 

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from stampede.records.queueing import Queueing
+from stampede.records.run import Queueing
 from stampede.servers.base import Variant, WsgiApp
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
-from stampede.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
+from stampede.records.run import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
 from stampede.servers.asgi import AsgiApplication
 from stampede.servers.base import Release, Replaced, Threads, WorkerConnections, WsgiApp, check_lock_file
 from stampede.servers.program import GUNICORN, IDLE_THREAD

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from stampede.records.queueing import EVEN, GTHREAD_CONNECTIONS, Queueing
+from stampede.records.run import EVEN, GTHREAD_CONNECTIONS, Queueing
 from stampede.servers.base import Threads, Variant
 
 

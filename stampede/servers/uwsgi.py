@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from stampede.evaluate.read.observation import APP_PORTS
-from stampede.records.queueing import Queueing
+from stampede.records.run import Queueing
 from stampede.servers.base import FIRST_PORT, Release, Replaced, Threads, check_lock_file, nginx_upstream
 from stampede.servers.program import UWSGI
 

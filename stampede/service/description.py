@@ -17,8 +17,8 @@ from stampede.predict.options import MOST_REPLICAS
 from stampede.records.classes import METHOD_PATTERN, PATH_PATTERN, Login, OwnRequestClasses, own_as_json
 from stampede.records.mistakes import Wording
 from stampede.records.model import Model
-from stampede.records.nearest import nearest_first
-from stampede.records.queueing import GTHREAD_CONNECTIONS
+from stampede.records.run import GTHREAD_CONNECTIONS
+from stampede.records.words import nearest_first
 from stampede.servers.base import RELEASE_PATTERN, Balance, Cpus, MemoryMib, Release, UpstreamKeepalive
 from stampede.servers.program import GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS, UWSGI, Workers
 from stampede.typed import typed

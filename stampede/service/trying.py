@@ -30,10 +30,9 @@ from stampede.records.classes import PATH_PATTERN, OwnRequestClass, own_as_json
 from stampede.records.folder import read_trial, trial_folder, write_whole
 from stampede.records.mistakes import reason_of
 from stampede.records.model import name_from
-from stampede.records.nearest import nearest_first
-from stampede.records.plural import plural
 from stampede.records.run import REPLAY, TODAY, USER_SERVICE
 from stampede.records.summary import Summary
+from stampede.records.words import nearest_first, plural
 from stampede.run.machine_lock import machine_lock
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest

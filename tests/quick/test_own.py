@@ -43,8 +43,7 @@ from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.paths import SERVERS
 from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass, own_as_json
 from stampede.records.folder import read_run, trial_folder
-from stampede.records.queueing import Queueing
-from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, Run, VariantRecord
+from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, Queueing, Run, VariantRecord
 from stampede.records.summary import ErrorRow, Estimate, Summary, TrialValidity, Validity, Verdict
 from stampede.report.screen import screen_lines
 from stampede.report.terminal import print_tables

@@ -13,8 +13,7 @@ from stampede.experiment.loads.script import WrongSetting
 from stampede.pipeline import derive_summary
 from stampede.predict.system import system_of
 from stampede.records.claims import Claim, Quantity
-from stampede.records.queueing import Queueing
-from stampede.records.run import LoadRecord, Seconds, VariantRecord
+from stampede.records.run import LoadRecord, Queueing, Seconds, VariantRecord
 from stampede.records.summary import Summary
 from stampede.records.traffic import TRAFFIC, climbing_rates_rps
 from stampede.report.wording import claim_subject, metric_phrase

@@ -11,10 +11,9 @@ import pytest
 from stampede.pipeline import derive_summary
 from stampede.records.checksums import MANIFEST
 from stampede.records.claims import Claim, Published, Quantity
-from stampede.records.duration import in_seconds
 from stampede.records.folder import BadRun, read_run, read_summary
 from stampede.records.model import name_from
-from stampede.records.plural import noun_for, plural
+from stampede.records.words import in_seconds, noun_for, plural
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 from tools.same_results import compare_results

@@ -13,7 +13,6 @@ from stampede.evaluate.metrics.rates import highest_rate
 from stampede.evaluate.metrics.requests import TIME_FAMILY
 from stampede.evaluate.metrics.visits import Visit, measured_capacity_per_s
 from stampede.evaluate.read.rows import UnreadablePoints
-from stampede.evaluate.read.trial_data import Posts
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import read_run
@@ -82,7 +81,7 @@ def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered() -> N
             Visit(3, 20.15, True),
             Visit(4, 1000.15, True),
         ]
-        assert trial.requests.posts == Posts(frozenset({"1", "2", "3"}), frozenset({"1"}))
+        assert trial.requests.posts == {"1": True, "2": False, "3": False}
         assert visits.read_visits(database, ("one", "other", 1)) == []
 
 

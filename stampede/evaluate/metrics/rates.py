@@ -8,9 +8,9 @@ import numpy as np
 from stampede.evaluate.metrics import RATE_WITHIN
 from stampede.evaluate.metrics.metric import Family, Finding
 from stampede.evaluate.read.requests import Requests
-from stampede.records.duration import in_seconds
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.traffic import climbing_rates_rps
+from stampede.records.words import in_seconds
 
 
 class Climb(NamedTuple):

@@ -10,8 +10,8 @@ from stampede.evaluate.metrics import ACCEPT_ATTEMPTS, ACCEPT_FAILURES, MEMORY, 
 from stampede.evaluate.metrics.metric import Family, Finding, Severity, ValidityIssue
 from stampede.evaluate.read import of_trial
 from stampede.evaluate.read.observation import Observation, balanced, counted_by_worker, observed
-from stampede.records.plural import noun_for, plural
 from stampede.records.summary import CounterRow
+from stampede.records.words import noun_for, plural
 
 if TYPE_CHECKING:
     import duckdb

@@ -22,9 +22,9 @@ from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.observation import database_of
 from stampede.evaluate.read.rows import opened, write_requests
 from stampede.evaluate.read.trial_data import TrialData
-from stampede.records.plural import noun_for, plural
 from stampede.records.run import MachineRecord
 from stampede.records.traffic import rates_per_s
+from stampede.records.words import noun_for, plural
 
 LAST = "newest"
 """The class of a visit's last request."""
@@ -127,8 +127,9 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     if before and before.rows:
         yield "invalid", f"the database had {plural(len(before.rows), 'row')} before the load"
     posts, by_visit = trial.requests.posts, Counter(written)
+    succeeded = {visit for visit, has_succeeded in posts.items() if has_succeeded}
     doubled = {visit for visit, count in by_visit.items() if count > 1}
-    for what, visits in (("lost", posts.succeeded - by_visit.keys()), ("doubled", doubled)):
+    for what, visits in (("lost", succeeded - by_visit.keys()), ("doubled", doubled)):
         if visits:
             rows, names = plural(len(visits), "row"), sorted(visits, key=lambda name: (len(name), name))
             which = f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
@@ -136,9 +137,9 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
                 "invalid",
                 f"{rows} {'is' if len(names) == 1 else 'are'} {what}: {noun_for(len(names), 'visit')} {which}",
             )
-    if foreign := sum(count for visit, count in by_visit.items() if visit not in posts.sent):
+    if foreign := sum(count for visit, count in by_visit.items() if visit not in posts):
         yield "invalid", f"{plural(foreign, 'row')} belong{'s' if foreign == 1 else ''} to no visit"
-    if unreported := sum(by_visit[visit] for visit in posts.sent - posts.succeeded):
+    if unreported := sum(by_visit[visit] for visit in posts.keys() - succeeded):
         were = "was" if unreported == 1 else "were"
         yield "note", f"{plural(unreported, 'row')} {were} written for visits that were told of a failure"
     refused_before = before.database.get("connections_refused", 0) if before else 0

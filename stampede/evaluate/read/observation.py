@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stampede.records.files import GENERATOR, OBSERVATIONS
+from stampede.records.folder import GENERATOR, OBSERVATIONS
 from stampede.records.model import Model
 
 if TYPE_CHECKING:  # loading NumPy would double the time of short commands

@@ -28,8 +28,8 @@ from stampede.experiment.loads.settings import (
     rounds,
 )
 from stampede.records.classes import LOAD_CLASSES
-from stampede.records.duration import in_seconds
 from stampede.records.traffic import NOT_SIMULATED, TRAFFIC, climbing_rates_rps, rates_per_s
+from stampede.records.words import in_seconds
 
 VISIT_REQUESTS = 3
 VISIT_SLACK_S = 5

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from stampede.records.classes import LOAD_CLASSES, OWN_CLASSES, Login
 from stampede.records.mistakes import Kind, reason_in_json
-from stampede.records.nearest import nearest_first
+from stampede.records.words import nearest_first
 
 ANSWER_WITHIN_S = 60
 """How long k6 waits for the answer to one request."""
