@@ -10,7 +10,6 @@ import pytest
 from stampede.evaluate.metrics import bursts
 from stampede.evaluate.metrics.bursts import ordinal
 from stampede.evaluate.metrics.requests import TIME_FAMILY
-from stampede.evaluate.metrics.workers import labels
 from stampede.evaluate.statistics.estimates import TrialValues, measure_cells
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.records.claims import Published
@@ -80,26 +79,16 @@ def published(*steps: float, within: float = 0.1, divided_by: float = 1) -> Publ
     )
 
 
-@pytest.mark.parametrize(
-    ("size", "burst", "stairs"),
-    [("10", 10, True), ("50", 50, True), ("51", 51, False), ("0", None, False), ("many", None, False)],
-)
-def test_a_load_says_how_many_requests_it_sends_at_once(size: str, burst: int | None, stairs: bool) -> None:
-    assert (load(size).burst, load(size).has_small_bursts) == (burst, stairs)
-
-
-def test_the_kind_of_a_load_is_that_of_the_record_and_not_guessed_from_its_settings() -> None:
+def test_a_load_says_how_many_requests_it_sends_at_once() -> None:
+    """Its kind is that of the record, and not guessed from its settings. A crash has what comes before and after it."""
+    found = {size: (load(size).burst, load(size).has_small_bursts) for size in ("10", "50", "51", "0", "many")}
     settings = {"BURST": "4", "CRASH_AFTER_S": "1", "BEFORE": "5", "AFTER": "5"}
+    kinds: tuple[LoadKind, ...] = ("burst", "crash", "steady")
 
-    def of_kind(kind: LoadKind) -> tuple[int | None, bool]:
-        load = LoadRecord(name="mix", script="mine.js", kind=kind, duration="20s", settings=settings)
-        return load.burst, load.crashes
-
-    assert of_kind("burst") == (4, False)
-    assert of_kind("crash") == (11, True), "with what comes before and after the crash"
-    assert of_kind("steady") == (None, False)
-    settings |= {"AFTER": "many"}
-    assert of_kind("crash") == (None, True)
+    assert found == {"10": (10, True), "50": (50, True), "51": (51, False), "0": (None, False), "many": (None, False)}
+    loads = [LoadRecord(name="mix", script="mine.js", kind=kind, duration="20s", settings=settings) for kind in kinds]
+    assert [(each.burst, each.crashes) for each in loads] == [(4, False), (11, True), (None, False)]
+    assert loads[1].model_copy(update={"settings": settings | {"AFTER": "many"}}).burst is None
 
 
 def steps_of(requests: list[Request], load: LoadRecord) -> list[float]:
@@ -108,24 +97,14 @@ def steps_of(requests: list[Request], load: LoadRecord) -> list[float]:
         return [time for [found] in measure_cells(rows, [trial])[1].values() for time in found]
 
 
-CRASH = LoadRecord(
-    name="mix",
-    script="crash.js",
-    kind="crash",
-    duration="60s",
-    settings={"BEFORE": "2", "CRASH_AFTER_S": "1", "AFTER": "1"},
-)
-
-
 @pytest.mark.parametrize(
-    ("requests", "under"),
-    [
-        (one_by_one(), LoadRecord(name="mix", script="users.js", duration="60s", settings={"USERS": "4"})),
-        (one_by_one(error="status 502"), CRASH),
-    ],
+    ("requests", "kind"), [(one_by_one(), "steady"), (one_by_one(error="status 502"), "crash")],
     ids=["another kind", "nothing answered"],
-)
-def test_there_are_no_figures_of_bursts(requests: list[Request], under: LoadRecord) -> None:
+)  # fmt: skip
+def test_there_are_no_figures_of_bursts(requests: list[Request], kind: LoadKind) -> None:
+    settings = {"BEFORE": "2", "CRASH_AFTER_S": "1", "AFTER": "1"}
+    under = LoadRecord(name="mix", script="mine.js", kind=kind, duration="60s", settings=settings)
+
     assert measure(requests, bursts.FAMILY, load=under) == {}
     assert steps_of(requests, under) == []
 
@@ -274,13 +253,10 @@ def test_published_steps_of_an_invalid_trial_are_invalid() -> None:
     assert [(one.published, one.measured) for one in found.completion_times] == [([1, 2, 3, 4], [])]
 
 
-@pytest.mark.parametrize(
-    ("place", "word"),
-    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (13, "13th"), (21, "21st"),
-     (42, "42nd"), (50, "50th")],
-)  # fmt: skip
-def test_places_have_words(place: int, word: str) -> None:
-    assert ordinal(place) == word
+def test_places_have_words() -> None:
+    places = {1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 42: "42nd"}
+
+    assert {place: ordinal(place) for place in places} == places
 
 
 IN_ORDER = "Response times in seconds, in order of completion"
@@ -355,7 +331,3 @@ def test_what_a_burst_took_is_in_a_table_and_published_times_are_divided() -> No
         "total": 4000,
         "largest_share": 0.9,
     }
-
-
-def test_workers_are_in_the_order_of_forking() -> None:
-    assert list(labels({"b:3", "a:10", "a:9", "b:12"})) == ["a:9", "a:10", "b:3", "b:12"]
