@@ -204,20 +204,6 @@ def test_what_servers_tell_of_themselves_is_of_all_requests() -> None:
     assert told == [("box:7", 24), ("box:99", 16)]
 
 
-def test_published_figures_stand_beside_measured_ones() -> None:
-    published = [
-        near({"p50": 292, "p99": 10550}),
-        Published(variant="one", request_class="light", metric="requests_by_worker", counts=[113, 95, 132, 455]),
-    ]
-
-    _, summary = concluded({"one": [5.5]}, stats=["p50"], published=published)
-
-    rows = {(one.metric, one.stat): (one.published, one.measured, one.predicted) for one in summary.rows}
-    assert rows["overhead", "p50"] == (292, 5.5, None)
-    assert rows["overhead", "p99"] == (10550, None, None)
-    assert rows["requests_by_worker", "largest_share"] == (455 / 795, None, None)
-
-
 def test_a_percentile_that_requests_do_not_carry_decides_nothing() -> None:
     """A closed loop sends fewer requests while they wait, so what is left of the trials would be the fast ones.
 
@@ -521,21 +507,6 @@ one                   measured            20.0       500
 two-with-a-long-name  measured           21000       500
                                 11000 to 91000\
 """)
-
-
-def test_what_has_no_figure_has_no_row_and_no_column() -> None:
-    """The column n says how many requests there were, and a variant without a figure may have had some."""
-    table = Table(
-        "Times", ("variant", "", "p50", "p99", "max", "answered"), words=2,
-        rows=[("one", "published", "–", "–", "9", ""), ("one", "measured", "1", "–", "–", "12"),
-              ("two", "measured", "–", "–", "–", "3")],
-    )  # fmt: skip
-
-    found = table.without_gaps()
-
-    assert found.head == ["variant", "", "p50", "max", "answered"]
-    assert found.rows == [["one", "published", "–", "9", ""], ["one", "measured", "1", "–", "12"]]
-    assert found.words == 2
 
 
 def test_a_table_names_the_variants_of_which_nothing_was_measured() -> None:

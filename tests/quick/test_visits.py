@@ -51,22 +51,14 @@ def summary(requests: list[Request], load: LoadRecord = STEADY, **changed: Any) 
     return run, conclude(run, measured_cells(requests, visits.FAMILY, load=load))
 
 
-@pytest.mark.parametrize(
-    ("settings", "duration", "rates"),
-    [
-        (CLIMB, "6s", [100, 200, 400]),
-        (CLIMB, "7s", [100, 200, 400]),
-        (CLIMB, "3s", [100]),
-        (CLIMB, "1s", [100]),
-        (CLIMB | {"FIRST_PER_S": "10", "LAST_PER_S": "20", "STEP_S": "30"}, "2m", [10, 13, 16, 20]),
-        (CLIMB | {"FIRST_PER_S": "3", "LAST_PER_S": "3"}, "4s", [3, 3]),
-        ({"STEP_S": "2"}, "6s", []),
-        ({"USERS": "4"}, "6s", []),
-    ],
-)
-def test_the_rate_of_visits_climbs_in_steps(settings: dict[str, str], duration: str, rates: list[int]) -> None:
+def test_the_rate_of_visits_climbs_in_steps() -> None:
     """From 10 to 20 in four steps each is 1.26 times the one before: 12.6 and 15.9 are rounded."""
-    assert rates_per_s(settings, duration) == rates
+    slow = CLIMB | {"FIRST_PER_S": "10", "LAST_PER_S": "20", "STEP_S": "30"}
+    steady = CLIMB | {"FIRST_PER_S": "3", "LAST_PER_S": "3"}
+
+    assert [rates_per_s(CLIMB, f"{s}s") for s in (1, 3, 6, 7)] == [[100], [100], [100, 200, 400], [100, 200, 400]]
+    assert [rates_per_s(slow, "2m"), rates_per_s(steady, "4s")] == [[10, 13, 16, 20], [3, 3]]
+    assert [rates_per_s(settings, "6s") for settings in ({"STEP_S": "2"}, {"USERS": "4"})] == [[], []]
 
 
 def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered() -> None:
@@ -204,12 +196,6 @@ def test_a_row_that_is_lost_or_too_many_makes_a_trial_invalid(
     assert [one for one in said if "row" in one] == reasons
 
 
-def test_what_a_database_tells_is_measured() -> None:
-    found = measure(TEN + LATE, visits.FAMILY, load=OVERLOAD, **database_seen([*TOLD, "late"]))
-
-    assert found[None, "database_connections", "max"] == 5
-
-
 @pytest.mark.parametrize(
     ("load", "seen", "verdict", "reasons"),
     [
@@ -334,23 +320,16 @@ def claimed(metric: MetricName, stat: Statistic) -> Claim:
         (TEN, STEADY, "visit", "p99", "p99 needs 100 visits a trial; there were 10 at most"),
         (TEN + LATE, STEADY, "visit", "p99", "9.1% of the visits failed, too many to leave out of p99"),
         (LATE, OVERLOAD, "visit", "max", "100.0% of the visits failed, too many to leave out of max"),
-        (TEN, STEADY, "capacity", "per_second", "nothing was seen that capacity could be computed from"),
-        ([Request()], STEADY, "visit", "p50", "nothing was seen that visit could be computed from"),
-        (
-            [Request()],
-            STEADY,
-            "database_connections",
-            "max",
-            "nothing was seen that database_connections could be computed from",
-        ),
+        *((requests, load, metric, stat, f"nothing was seen that {metric} could be computed from")
+          for requests, load, metric, stat in (
+              (TEN, STEADY, "capacity", "per_second"), ([Request()], WITHOUT, "visit", "p50"),
+              ([Request()], WITHOUT, "database_connections", "max"))),
     ],
-)
+)  # fmt: skip
 def test_a_claim_that_the_visits_do_not_carry_says_why(
     requests: list[Request], load: LoadRecord, metric: MetricName, stat: Statistic, reason: str
 ) -> None:
-    without = load.model_copy(update={"database": load.database if requests[0].visit else None})
-
-    [claim] = summary(requests, without, claims=[claimed(metric, stat)])[1].claims
+    [claim] = summary(requests, load, claims=[claimed(metric, stat)])[1].claims
 
     assert (claim.verdict, claim.measured, claim.reason) == ("undecided", None, reason)
 

@@ -13,17 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stampede.diagnosis.held import read_held
-from stampede.evaluate.read.lab_time import Clock, Clocks, UnknownClock, clock_of
+from stampede.evaluate.read.lab_time import Clock, Clocks, clock_of
 from stampede.evaluate.read.rows import opened
 from stampede.evaluate.read.trial_data import derive_raw_trial
 from stampede.pipeline import derive, derive_summary
-from stampede.records.checksums import files, is_derived, seal
+from stampede.records.checksums import files, is_derived
 from stampede.records.folder import read_trial, trial_folders, write_record
 from stampede.records.run import Exchange, MachineRecord
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, observation
 from tests.whole.test_derivation import open_loop_with_an_api_and_a_client
-from tools.real_runs import unpack
 
 START, LASTS_S = 1.7e9, 60.0
 K6, WEB = Machine(generators=["points"], ahead_s=-2.5, drift=2e-5), Machine(hosts=["box"], ahead_s=1234.5, drift=-8e-5)
@@ -71,13 +70,6 @@ def test_equal_delays_give_the_clock_exactly() -> None:
     assert found.ahead_s == pytest.approx(7, abs=1e-6)
     assert found.drift == pytest.approx(0, abs=1e-7)
     assert found.uncertain_s == pytest.approx(0.001, abs=1e-6)
-
-
-def test_a_machine_that_was_never_asked_for_its_time_is_unknown() -> None:
-    with pytest.raises(UnknownClock) as error:
-        clock_of(MachineRecord(name="b"))
-
-    assert str(error.value) == "the clock of b is unknown: the lab did not ask b for its time"
 
 
 def a_run(folder: Path, machines: Mapping[str, Machine] = APART, requests: list[Request] = FINE, **how: Any) -> Path:
@@ -287,27 +279,3 @@ def test_event_loops_on_another_machine_were_held_up_when_requests_waited_for_th
     assert (held.what, held.times) == ("held", 1)
     assert held.total_s == pytest.approx(0.04)
     assert held.lost_s == pytest.approx(0.04, abs=0.002)
-
-
-def test_a_real_run_on_two_machines_says_what_it_said_on_one(tmp_path: Path) -> None:
-    """Its points are those of a run on one machine, as two machines with other clocks would have written them."""
-    here = unpack("keep-alive", tmp_path)
-    on_one = derive_summary(here)
-    apart = tmp_path / "apart"
-    shutil.copytree(here, apart)
-    for folder in trial_folders(apart):
-        rows = f"{here / folder.relative_to(apart)}/requests.parquet"
-        hosts = duckdb.execute(f"SELECT DISTINCT regexp_extract(worker, '^(.*):', 1) FROM '{rows}' WHERE worker <> ''")
-        web = WEB._replace(hosts=[host for (host,) in hosts.fetchall()], drift=-2e-5)  # 80 ppm of a minute are 5 ms
-        set_apart(folder, {"k6-1": K6, "web-1": web}, 0.0002)
-    (apart / "manifest.sha256").unlink()
-    seal(apart)
-
-    on_two = derive_summary(apart)
-
-    assert on_two.trials == on_one.trials
-    assert len(on_two.clocks) == len(on_two.trials)
-    for old, new in zip(on_one.rows, on_two.rows, strict=True):
-        assert (old.variant, old.metric, old.stat) == (new.variant, new.metric, new.stat)
-        for trial, value in old.values.items():
-            assert new.values[trial] == pytest.approx(value, rel=1e-3, abs=1)
