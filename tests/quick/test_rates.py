@@ -4,7 +4,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from stampede.evaluate.metrics import rates, servers
-from stampede.evaluate.metrics.rates import climb_of, highest_rate
+from stampede.evaluate.metrics.rates import highest_rate
 from stampede.evaluate.read.observation import SENT, WRITTEN
 from stampede.evaluate.verdict.validity import judge_trial
 from stampede.experiment.loads.k6 import K6_SCRIPTS
@@ -78,7 +78,6 @@ def test_a_request_that_failed_is_late() -> None:
 def test_a_load_without_a_bound_of_lateness_has_no_rate() -> None:
     steady = CLIMBING.model_copy(update={"script": "arrivals.js", "settings": {"RATE_RPS": "10"}})
 
-    assert climb_of(steady) is None
     assert rate_within(climbing(0, 2, 4), steady) is None
 
 

@@ -12,7 +12,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from stampede.evaluate.metrics.families import FAMILIES
-from stampede.evaluate.read.observation import Reading
+from stampede.evaluate.read.observation import WRITTEN, Reading
 from stampede.evaluate.read.trial_data import ClassTotals, derive_raw_trial
 from stampede.evaluate.verdict.validity import judge_run, judge_trial, judge_trials, unapplied
 from stampede.pipeline import derive_summary
@@ -22,6 +22,7 @@ from stampede.records.folder import BadRun, read_run, trial_folder
 from stampede.records.run import (
     Calibration,
     ClientRecord,
+    ContainerLog,
     Git,
     Host,
     Image,
@@ -72,6 +73,7 @@ def test_a_trial_is_judged_by_its_record_and_its_counts() -> None:
     """
     quiet = MachineRecord(name="bench-1", busy_during=0.2, steal_during=0.0, pressure_during=0.01)
     busy = MachineRecord(name="bench-2", busy_during=0.97, steal_during=0.03, pressure_during=0.6)
+    talkative = observation(served=BOTH) + f"==> {WRITTEN} <==\n/proc/7/io wchar: 133000000\n"
     changes: list[dict[str, Any]] = [
         {},
         {"k6_exit_code": 107},
@@ -88,6 +90,8 @@ def test_a_trial_is_judged_by_its_record_and_its_counts() -> None:
         {"clock_step_s": -0.5},
         {"pressure_during": None, "clock_step_s": 0.01},
         {"machines": [quiet, busy], "busy_before": 0.7},
+        {"logs": {"server-1": ContainerLog(kept=1_800_000, cut=True), "nginx-1": ContainerLog(kept=99_000, cut=True),
+                  "api-1": ContainerLog(kept=5)}, "after": {"server-1": talkative}},
         *({"requests": failed(count)} for count in (2, 3, 200)),
         *({"raw": {"dropped": count}} for count in (2, 50)),
         *({"calibration": alone(100, 99, ms, 300)} for ms in (104.9, 105.1)),
@@ -117,6 +121,8 @@ valid:
 suspect: the busiest machine was 70% busy before the load began; bench-2 was 97% busy during the load; other
     machines of this host took 3.0% of the processor time on bench-2; something on bench-2 waited for a
     processor during 60% of the load
+valid: the beginning of the log of server-1 is missing: the last 1.8 MB of about 133 MB are kept; the
+    beginning of the log of nginx-1 is missing: the last 99.0 kB are kept
 valid: 2 of 200 light requests failed (status 502)
 suspect: 3 of 200 light requests failed (status 502)
 invalid: all 200 light requests failed (status 502)

@@ -221,6 +221,8 @@ def test_a_run_says_for_every_class_who_waited() -> None:
     }  # fmt: skip
     assert found_of("failures", variant=TWO)["light"] == {"count": 1, "share": pytest.approx(1 / 3), "in_a_row": 1}
     assert found_of("avoidable_wait") == {}, "nobody knows how many threads there are"
+    lost = Request(request_class="lost", error="EOF")
+    assert "lost" not in found_of("avoidable_wait", requests=[*WAITING, lost], variant=TWO)
 
 
 def test_a_class_in_which_somebody_waited_has_a_table_of_its_own(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stampede.evaluate.metrics import ACCEPT_ATTEMPTS, ACCEPT_FAILURES, MEMORY, OUTPUT, PROCESSOR, SIGNALS, THROTTLED
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import duckdb
 
     from stampede.evaluate.read.trial_data import TrialData
-    from stampede.records.run import ContainerLog
 
 THROTTLED_ALLOWED = 0.01
 
@@ -112,9 +111,16 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     if not trial.variant.elastic and served and served != asked:  # those of an own service may have ended before
         had_all = trial.load.is_of_user_service and sum(len(before.counts) for _, before, _ in seen) >= asked
         yield "note" if had_all else "invalid", f"{served} workers served where {asked} were asked for"
-    written = {container.name: container.after.written for container in trial.containers if container.after}
-    for name, there in cut_logs(trial.record.logs, written).items():
-        yield "note", f"the beginning of the log of {name} is missing: {there} are kept"
+    yield from _cut_logs(trial)
+
+
+def _cut_logs(trial: TrialData) -> Iterator[ValidityIssue]:
+    written = {container.name: container.after.written or 0 for container in trial.containers if container.after}
+    for name, log in trial.record.logs.items():
+        if log.cut:
+            total = written.get(name, 0)
+            there = f"the last {megabytes(log.kept)}" + (f" of about {megabytes(total)}" * (total > log.kept))
+            yield "note", f"the beginning of the log of {name} is missing: {there} are kept"
 
 
 def _counts(trial: TrialData) -> Iterator[ValidityIssue]:
@@ -202,19 +208,6 @@ def megabytes(size: float) -> str:
     """Return a number of bytes as megabytes; below 0.1 MB, as kilobytes."""
     value, unit = (size / 1e6, "MB") if size >= 1e5 else (size / 1e3, "kB")
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
-
-
-def cut_logs(logs: Mapping[str, ContainerLog], written: Mapping[str, int | None]) -> dict[str, str]:
-    """Return how much is there of each log that lacks its beginning, e.g. the last 1.8 MB of about 133 MB.
-
-    ``written`` is how many bytes each container wrote in all; None: nobody knows.
-    """
-    found = {}
-    for name, log in logs.items():
-        if log.cut:
-            total = written.get(name) or 0
-            found[name] = f"the last {megabytes(log.kept)}" + (f" of about {megabytes(total)}" * (total > log.kept))
-    return found
 
 
 def _named(workers: set[int]) -> str:

@@ -32,22 +32,24 @@ def claims_of(run: Run) -> list[Claim]:
 
 
 def published_in(run: Run) -> Iterator[Entry]:
-    """Yield each published entry for the variants that are part of the run."""
+    """Yield each published entry for the variants that are part of the run.
+
+    Of published counts, this lab should measure how even they are.
+    """
     variants = {variant.name for variant in run.variants}
     for published in run.published:
         if published.variant in variants:
             entry = published.model_copy(update={"load": published.load or run.loads[0].name})
             about = entry.model_dump(include={"variant", "load", "request_class", "metric"})
-            figures = comparable_figures(published).items()
-            yield entry, {Quantity(**about, stat=stat): value for stat, value in figures}
-
-
-def comparable_figures(published: Published) -> dict[str, float]:
-    """Return the statistics that this lab should measure; for published counts, the statistics of how even they are."""
-    return {
-        stat: value / published.divided_by if unit(published.metric, stat) == "ms" else value
-        for stat, value in (published.stats | evenness(published.counts)).items()
-    }
+            yield (
+                entry,
+                {
+                    Quantity(**about, stat=stat): value / entry.divided_by
+                    if unit(entry.metric, stat) == "ms"
+                    else value
+                    for stat, value in (entry.stats | evenness(entry.counts)).items()
+                },
+            )
 
 
 def check_names(run_folder: Path, run: Run, summary: Summary | None = None) -> None:
