@@ -12,16 +12,12 @@ from rich.console import Console, RenderableType
 from stampede.evaluate.metrics import Statistic, servers
 from stampede.evaluate.metrics.metric import rows_needed
 from stampede.evaluate.metrics.requests import FAILURE_FAMILY, SPREAD_FAMILY, THROUGHPUT_FAMILY, TIME_FAMILY, evenness
-from stampede.evaluate.statistics.estimates import TrialValues
-from stampede.evaluate.statistics.intervals import Draw
 from stampede.evaluate.verdict.claims import missing_cores
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import LoadRecord, Run, RunMachine, VariantRecord
 from stampede.records.summary import Estimate, Summary, TrialValidity
 from stampede.report.markdown import markdown
-from stampede.report.tables import Table
-from stampede.report.tables.quantities import quantity_tables
 from stampede.report.tables.verdicts import claims_table, published_table
 from stampede.report.terminal import terminal_table
 from stampede.report.wording import figures_phrase, published_quantity
@@ -464,61 +460,6 @@ def test_published_figures_without_a_tolerance_have_a_verdict_too() -> None:
     assert verdicts["failures", "count"] == ("reproduced", None)
     assert verdicts["requests_by_worker", "largest_share"][0] == "contradicted"
     assert "1 of 2 within 25 %; contradicted: min" in " ".join(printed(run, summary).split())
-
-
-def test_a_long_name_breaks_before_a_number_does() -> None:
-    """Ten columns of numbers leave eighteen characters for the name."""
-    statistics = ["min", "avg", "stdev", "p50", "p75", "p90", "p99", "p99.9", "max"]
-    row = ("a-variant-of-thirty-characters", "measured", *["12.3"] * len(statistics), "1234")
-    out = io.StringIO()
-    Console(file=out, width=80).print(terminal_table(Table("Times", ("variant", "", *statistics, "n"), [row], words=2)))
-
-    lines = [one.rstrip() for one in out.getvalue().splitlines()]
-    assert max(map(len, lines)) <= 80
-    assert "".join(one.split()[0] for one in lines[2:]) == row[0]
-    assert lines[2].split()[1:] == ["measured", *["12.3"] * len(statistics), "1234"]
-
-
-def test_quantities_of_several_trials_fit_80_columns_in_as_many_parts_as_it_takes() -> None:
-    """Intervals stand below the medians, and the columns are dealt evenly to the parts."""
-    published = [near({"p50": 25, "p60": 20, "p80": 20000}, variant=name) for name in ("one", "two-with-a-long-name")]
-    trials: dict[str, list[float]] = {
-        "one": [10, 30, 20, 90, 15],
-        "two-with-a-long-name": [11000, 31000, 21000, 91000, 15000],
-    }
-
-    text = printed(*concluded(trials, stats=["min", "p50", "p60", "p80", "p90", "p99"], published=published))
-
-    lines = text[text.index("Overhead of requests") : text.index("measured: the median")].splitlines()
-    assert "\n".join(line.rstrip() for line in lines) == snapshot("""\
-Overhead of requests, ms
-variant                                     p50             p90  answered
-one                   published            25.0               –
-                      measured             20.0            20.0       500
-                                   10.0 to 90.0    10.0 to 90.0
-two-with-a-long-name  published            25.0               –
-                      measured            21000           21000       500
-                                 11000 to 91000  11000 to 91000
-
-Overhead of requests, ms
-variant                                    p99  answered
-one                   measured            20.0       500
-                                  10.0 to 90.0
-two-with-a-long-name  measured           21000       500
-                                11000 to 91000\
-""")
-
-
-def test_a_table_names_the_variants_of_which_nothing_was_measured() -> None:
-    failed = TrialValues(1, 0, {("failures", "share"): Draw(1.0)})
-    names = ("one", "two", "three")
-    run = run_record(names)
-    cells = {(name, "mix", "light"): [values_of(1, p50=1) if name == "one" else failed] for name in names}
-
-    table = next(quantity_tables(run, conclude(run, cells)))
-
-    assert {row[0] for row in table.rows} == {"one"}
-    assert table.note == "no value of this quantity: two and three"
 
 
 def test_a_measured_share_has_its_name_and_a_ratio_says_that_it_is_one() -> None:
