@@ -384,6 +384,9 @@ PUBLISHED: list[tuple[list[float], Published]] = [
     # the whole interval counts
     *((SPREAD, near({"p99": figure})) for figure in (100, 60, 200, 99, 101)),
     (SPREAD, near({"p99": 100}, 0.05)),
+    # nothing but 0 reproduces a published 0; what names no tolerance has one all the same
+    *(([value] * 2, near({"p99": 0})) for value in (0.0, 5.0)),
+    ([51] * 2, Published(variant="one", request_class="light", metric="overhead", stats={"p99": 50})),
     # one trial decides nothing
     ([1000], near({"p99": 1000})),
     # a row is as good as its worst measured figure; p50 and p10 are measured, and p75 needs more requests
@@ -395,12 +398,16 @@ PUBLISHED: list[tuple[list[float], Published]] = [
 
 
 def test_a_published_figure_is_reproduced_up_to_the_stated_share() -> None:
+    """A row of a variant that was left out has no verdict."""
+    assert concluded({"one": [1]}, published=[near({"p50": 50}, variant="left-out")])[1].published == []
+
     def judged(values: list[float], published: Published) -> str:
         stats = ["max", "p99"] if "p99" in published.stats else ["max", "p50", "p10"]
         answered = 100 if "p99" in published.stats else 3
         [row] = concluded({"one": values}, stats=stats, answered=answered, published=[published])[1].published
         figures = (f"{one.stat} {one.published:g}: {one.verdict}" + (
-            "" if one.measured is None else f", {one.measured:.4g} ({one.low:.4g} to {one.high:.4g}), {one.ratio:.4g}"
+            "" if one.measured is None else f", {one.measured:.4g} ({one.low:.4g} to {one.high:.4g}), "
+            f"{'no ratio' if one.ratio is None else f'{one.ratio:.4g}'}"
         ) for one in row.figures)  # fmt: skip
         return f"{row.verdict} ±{row.within:g}: {'; '.join(figures)}; {row.reason}"
 
@@ -424,6 +431,9 @@ undecided ±0.25: p99 101: undecided, 100 (80 to 125), 0.9901; the interval of p
     trials (2 min) would decide
 undecided ±0.05: p99 100: undecided, 100 (80 to 125), 1; the interval of p99 straddles an edge; more than 100
     trials would be needed
+reproduced ±0.25: p99 0: reproduced, 0 (0 to 0), no ratio; None
+contradicted ±0.25: p99 0: contradicted, 5 (5 to 5), no ratio; None
+reproduced ±0.25: p99 50: reproduced, 51 (51 to 51), 1.02; None
 undecided ±0.25: p99 1000: undecided, 1000 (1000 to 1000), 1; one trial decides nothing; about 5 trials (5
     min) would decide
 reproduced ±0.25: p50 50: reproduced, 50 (50 to 50), 1; p10 50: reproduced, 50 (50 to 50), 1; None
@@ -434,32 +444,6 @@ contradicted ±0.25: p50 100: contradicted, 50 (50 to 50), 0.5; p75 99: not meas
 not measured in a short run ±0.25: p75 99: not measured in a short run; p75 needs 4 requests a trial; there
     were 3 at most
 """)
-
-
-def test_published_figures_without_a_tolerance_have_a_verdict_too() -> None:
-    """A row of a variant that was left out has none, and nothing but 0 reproduces a published 0."""
-    published = [
-        Published(variant="one", request_class="light", metric="overhead", stats={"p50": 50, "min": 0}),
-        Published(variant="one", request_class="light", metric="failures", stats={"count": 0}),
-        Published(variant="one", request_class="light", metric="requests_by_worker", counts=[1, 2]),
-        near({"p50": 50}, variant="left-out"),
-    ]
-
-    cells = measured_cells([Request(overhead_ms=51)] * 100, TIME_FAMILY, FAILURE_FAMILY, SPREAD_FAMILY)
-    both = {cell: [trial, trial._replace(trial=2)] for cell, [trial] in cells.items()}
-    run = run_record(["one"], 2, published=published)
-    summary = conclude(run, both)
-
-    assert [(one.metric, one.within) for one in summary.published] == [
-        ("overhead", 0.25), ("failures", 0.25), ("requests_by_worker", 0.25),
-    ]  # fmt: skip
-    verdicts = {(row.metric, one.stat): (one.verdict, one.ratio) for row in summary.published for one in row.figures}
-    assert verdicts["overhead", "p50"][0] == "reproduced"
-    assert verdicts["overhead", "p50"][1] == pytest.approx(1.02)
-    assert verdicts["overhead", "min"] == ("contradicted", None)
-    assert verdicts["failures", "count"] == ("reproduced", None)
-    assert verdicts["requests_by_worker", "largest_share"][0] == "contradicted"
-    assert "1 of 2 within 25 %; contradicted: min" in " ".join(printed(run, summary).split())
 
 
 def test_a_measured_share_has_its_name_and_a_ratio_says_that_it_is_one() -> None:
