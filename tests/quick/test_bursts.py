@@ -109,6 +109,7 @@ def test_there_are_no_figures_of_bursts(requests: list[Request], kind: LoadKind)
 
     assert measure(requests, bursts.FAMILY, load=under) == {}
     assert steps_of(requests, under) == []
+    assert steps_of(one_by_one(), under) == [], "nobody knows what a crash held up"
 
 
 @pytest.mark.parametrize(

@@ -347,6 +347,7 @@ def test_a_trial_is_judged_by_what_its_balancer_says_and_by_who_was_not_observed
     uncounted, unbalanced = (observation(served={7: 75, 8: count}) for count in (24, 25))
     seen: list[dict[str, Any]] = [
         *({"after": {"nginx-1": observation("proxy", balanced=balanced)}} for balanced in (201, 203)),
+        {"before": {"nginx-1": None}},
         {"after": GONE},
         {"variant": direct, "before": {"nginx-1": None}, "after": {"nginx-1": None}},
         {"variant": direct, "before": {"nginx-1": None}, "after": {"nginx-1": None, "server-1": twice}},
@@ -362,6 +363,8 @@ def test_a_trial_is_judged_by_what_its_balancer_says_and_by_who_was_not_observed
     assert verdicts(*((SHARED, change) for change in seen)) == snapshot("""\
 invalid: the counts disagree: 200 requests were sent and 200 answered, the balancer served 199
 invalid: the counts disagree: 200 requests were sent and 200 answered, the balancer served 201
+suspect: the servers were not observed before and after the load: nothing confirms the counts; nginx-1 was not
+    observed before the load
 suspect: the servers were not observed before and after the load: nothing confirms the counts; nginx-1 was not
     observed after the load; server-1 was not observed after the load
 valid:
