@@ -41,7 +41,7 @@ from stampede.errors import LabError, WrongUse
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.paths import SERVERS
-from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass, own_as_json
+from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass, as_json
 from stampede.records.folder import read_run, trial_folder
 from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, Queueing, Run, VariantRecord
 from stampede.records.summary import ErrorRow, Estimate, Summary, TrialValidity, Validity, Verdict
@@ -1983,7 +1983,7 @@ def test_requests_have_headers_and_bodies_and_their_secrets_stay_names(service: 
 
     found = read_user_service(service)
 
-    said = own_as_json(found.requests)
+    said = as_json(found.requests)
     assert not set("'\\") & set(said)
     assert "s3cr" not in said
     told = OWN_CLASSES.validate_json(said)["buy"]

@@ -32,24 +32,21 @@ def claims_of(run: Run) -> list[Claim]:
 
 
 def published_in(run: Run) -> Iterator[Entry]:
-    """Yield each published entry for the variants that are part of the run.
-
-    Of published counts, this lab should measure how even they are.
-    """
+    """Yield each published entry for the variants that are part of the run."""
     variants = {variant.name for variant in run.variants}
     for published in run.published:
         if published.variant in variants:
             entry = published.model_copy(update={"load": published.load or run.loads[0].name})
             about = entry.model_dump(include={"variant", "load", "request_class", "metric"})
-            yield (
-                entry,
-                {
-                    Quantity(**about, stat=stat): value / entry.divided_by
-                    if unit(entry.metric, stat) == "ms"
-                    else value
-                    for stat, value in (entry.stats | evenness(entry.counts)).items()
-                },
-            )
+            yield entry, {Quantity(**about, stat=stat): of for stat, of in comparable_figures(entry).items()}
+
+
+def comparable_figures(published: Published) -> dict[str, float]:
+    """Return the statistics that this lab should measure; for published counts, the statistics of how even they are."""
+    return {
+        stat: value / published.divided_by if unit(published.metric, stat) == "ms" else value
+        for stat, value in (published.stats | evenness(published.counts)).items()
+    }
 
 
 def check_names(run_folder: Path, run: Run, summary: Summary | None = None) -> None:
