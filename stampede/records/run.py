@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from stampede.records.claims import Claim, Curve, Published
-from stampede.records.model import ADDRESS_PATTERN, Record, TrialPart
+from stampede.records.model import ADDRESS_PATTERN, Model, TrialPart
 from stampede.records.traffic import Traffic
 
 SCHEMA = 2
@@ -31,7 +31,7 @@ GTHREAD_CONNECTIONS = 1000
 EVEN, FORK_ORDER = "even", "fork-order"
 
 
-class Image(Record):
+class Image(Model):
     """A container image that took part in the run; ``stand_in``: what it was built from, as no registry was reached.
 
     A registry knows it by its ``digests``; images that were built here have none. The names of Python packages begin
@@ -46,7 +46,7 @@ class Image(Record):
     programs: dict[str, str] = Field({})
 
 
-class Host(Record):
+class Host(Model):
     """The machine on which the run was measured."""
 
     cpu: str
@@ -67,7 +67,7 @@ def cores_named(cpuset: str) -> int:
     return sum(int(last or first) - int(first) + 1 for first, last in ends)
 
 
-class RunMachine(Record):
+class RunMachine(Model):
     """One of the machines of a run: what ran on it, and which cores its containers could use (empty: all).
 
     Its ``role`` is ``servers``, ``load`` or ``both``.
@@ -84,14 +84,14 @@ class RunMachine(Record):
         return cores_named(self.cpuset) or self.host.cores
 
 
-class Git(Record):
+class Git(Model):
     """The state of the lab's own files."""
 
     commit: str
     dirty: bool
 
 
-class Queueing(Record):
+class Queueing(Model):
     """How one worker queues requests.
 
     ``threads`` is how many requests it serves at once, ``max_connections`` how many it accepts; None: without a limit.
@@ -120,7 +120,7 @@ class Queueing(Record):
         return self.threads is None or self.max_connections is None or self.max_connections > self.threads
 
 
-class VariantRecord(Record):
+class VariantRecord(Model):
     """A variant as it was requested, with the number of workers that its requests should be spread over.
 
     ``accept``: the workers of one container share a listening socket (``shared``), or each has its own
@@ -161,7 +161,7 @@ class VariantRecord(Record):
         return threads if type(threads) is int else None
 
 
-class ClientRecord(Record):
+class ClientRecord(Model):
     """A client that ran beside k6, as it was requested, with its environment; it connects to the server or balancer."""
 
     script: str
@@ -169,7 +169,7 @@ class ClientRecord(Record):
     through_balancer: bool = False
 
 
-class RelativeRate(Record):
+class RelativeRate(Model):
     """A rate: ``times`` times the capacity that variant ``of`` showed under load ``under`` in the same round."""
 
     times: float
@@ -185,7 +185,7 @@ USER_SERVICE, REPLAY = "user-service.js", "replay.js"
 """The scripts that send requests to somebody's own application: classes of requests, and the requests of a log."""
 
 
-class LoadRecord(Record):
+class LoadRecord(Model):
     """A load as it was requested; ``settings`` is the environment of the load's script.
 
     ``generators`` k6 containers shared it. ``api`` has the settings of the service that the servers call, times in
@@ -264,7 +264,7 @@ class LoadRecord(Record):
         return self.script in (USER_SERVICE, REPLAY)
 
 
-class SourceRecord(Record):
+class SourceRecord(Model):
     """Where published figures come from. ``address`` is where the article can be read; None: it was not found."""
 
     title: str
@@ -274,7 +274,7 @@ class SourceRecord(Record):
     unknown: list[str] = Field([])
 
 
-class Run(Record):
+class Run(Model):
     """run.json: what was measured, on which machine, and how the run ended.
 
     ``machines`` is empty if everything ran on one machine, which is then ``host``; otherwise ``host`` is the first
@@ -350,7 +350,7 @@ class Run(Record):
         return f"{len(self.machines)} machines: {', '.join(named)}; the first is a {self.host.cpu}"
 
 
-class Seconds(Record):
+class Seconds(Model):
     """How long each step of a trial took, in seconds. None: the trial ended before this step did."""
 
     up: float | None = None
@@ -360,7 +360,7 @@ class Seconds(Record):
     collect: float | None = None
 
 
-class Calibration(Record):
+class Calibration(Model):
     """How long requests that compute (as ``cpu`` says) take when they are sent one at a time, before the load.
 
     ``call_us`` is the length of the calls with which a request holds the interpreter lock; None: it really computes.
@@ -389,7 +389,7 @@ class Calibration(Record):
         return self.service_time_ms * (1 - ALONE_ALLOWED) <= median(self.alone_ms) <= longest_ms * (1 + ALONE_ALLOWED)
 
 
-class Exchange(Record):
+class Exchange(Model):
     """A question to a machine for its time: asked and answered by the lab's clock, told by its own; epoch seconds."""
 
     asked: float
@@ -397,7 +397,7 @@ class Exchange(Record):
     answered: float
 
 
-class MachineRecord(Record):
+class MachineRecord(Model):
     """What one machine did in a trial, its state as in the trial's record, and what its clock told.
 
     ``hosts`` are the host names of its containers, as workers name themselves (``host:pid``), and ``generators`` its
@@ -413,7 +413,7 @@ class MachineRecord(Record):
     pressure_during: float | None = None
 
 
-class ContainerLog(Record):
+class ContainerLog(Model):
     """How many bytes of a container's output the engine kept, and had at first; ``cut``: not the beginning."""
 
     kept: int

@@ -8,11 +8,11 @@ from typing import Any
 from pydantic import Field
 
 from stampede.records.classes import LOAD_CLASSES, Between, LoadClass, Mean, Takes, spread_s
-from stampede.records.model import Record
+from stampede.records.model import Model
 from stampede.records.words import in_seconds
 
 
-class Work(Record):
+class Work(Model):
     """One step of a request's work, of one kind.
 
     ``does`` is ``wait``, ``compute`` (with the interpreter lock), ``call``, or ``stream``: wait, and send a part.
@@ -27,7 +27,7 @@ class Work(Record):
         return spread_s(self.takes_s)[1]
 
 
-class TrafficClass(Record):
+class TrafficClass(Model):
     """One class of requests, which repeat their ``work`` in ``rounds``, and fail if nobody answers in ``patience_s``.
 
     They come from ``users`` who wait for each answer and then pause, at a rate, at ``rates_rps`` one after the other,
@@ -45,7 +45,7 @@ class TrafficClass(Record):
     rounds: int = 1
 
 
-class Traffic(Record):
+class Traffic(Model):
     """The classes of requests of a load by name; or, in ``missing``, what theory lacks to simulate the load."""
 
     classes: dict[str, TrafficClass] = Field({})
