@@ -115,7 +115,7 @@ class Family:
     """
 
     measure: Callable[[Requests, VariantRecord, LoadRecord], Iterable[Finding]] = lambda *_: ()
-    observe: Callable[[duckdb.DuckDBPyConnection, TrialData], Iterable[Finding]] = lambda *_: ()
+    observe: Callable[[TrialData, Requests, duckdb.DuckDBPyConnection], Iterable[Finding]] = lambda *_: ()
     issues: Callable[[TrialData], Iterable[ValidityIssue]] = lambda _: ()
 
 

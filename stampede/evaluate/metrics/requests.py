@@ -145,7 +145,7 @@ GROUP BY request_class
 """  # noqa: S608  # made of constants
 
 
-def _connections(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[Finding]:
+def _connections(trial: TrialData, _: Requests, database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
     """Yield how evenly connections are spread over workers, and how many requests a connection carried."""
     for request_class, found in groupby(trial.requests.workers, lambda totals: totals.request_class):
         rows = [*found]

@@ -14,14 +14,12 @@ from stampede.records.summary import CounterRow
 from stampede.records.words import noun_for, plural
 
 if TYPE_CHECKING:
-    import duckdb
-
     from stampede.evaluate.read.trial_data import TrialData
 
 THROTTLED_ALLOWED = 0.01
 
 
-def _observe(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[Finding]:
+def _observe(trial: TrialData, *_: object) -> Iterator[Finding]:
     servers = [(name, before, after) for name, before, after in observed(trial.containers)
                if before.workers or after.workers]  # fmt: skip
     accepted, served = _total(trial, "accepted"), _total(trial, "served")

@@ -20,6 +20,7 @@ from stampede.evaluate.metrics.rates import highest_rate
 from stampede.evaluate.metrics.requests import times_found
 from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.observation import database_of
+from stampede.evaluate.read.requests import Requests
 from stampede.evaluate.read.rows import opened, write_requests
 from stampede.evaluate.read.trial_data import TrialData
 from stampede.records.run import MachineRecord
@@ -70,7 +71,7 @@ def by_level(visits: Iterable[Visit], rates: Sequence[int], level_s: float) -> l
     return [(per_s, made[place], failed[place]) for place, per_s in enumerate(rates)]
 
 
-def _observe(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[Finding]:
+def _observe(trial: TrialData, _: Requests, database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
     """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports.
 
     There is a capacity if the rate climbs and visits began to fail.

@@ -213,10 +213,10 @@ def _measure(requests: Requests, variant: VariantRecord, load: LoadRecord) -> It
             yield Finding(AVOIDABLE_WAIT, request_class, wait_statistics(beside_s), likely)
 
 
-def _observe(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[Finding]:
+def _observe(trial: TrialData, requests: Requests, _: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
     """Yield how long the servers took to recover from the stalls of a service that they call."""
     if _has_stalls(trial) and not trial.load.crashes:
-        answered = read_answered(database, *trial.key)
+        answered = answered_of(requests)[1]
         stalls = stalls_within(trial.containers, answered.first, answered.last_sent)
         if found_s := list(recoveries_s(answered, stalls)):
             yield Finding(RECOVERY, None, {"avg": 1000 * fmean(found_s), "max": 1000 * max(found_s)})

@@ -120,7 +120,7 @@ def measure_cells(
     for trial in trials:
         requests, load, found = read_requests(database, trial.key), trial.load, list[Finding]()
         for family in families:
-            found += [*family.measure(requests, trial.variant, load), *family.observe(database, trial)]
+            found += [*family.measure(requests, trial.variant, load), *family.observe(trial, requests, database)]
         variant, _, number = trial.key
         for request_class in trial.requests.names:
             if request_class in rejected.get(trial.key, ()):
