@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 
 from stampede.evaluate.metrics import BURST
-from stampede.evaluate.metrics.metric import Family, Finding, ValidityIssue
+from stampede.evaluate.metrics.metric import Family, MetricValues, ValidityIssue
 from stampede.evaluate.read import BURSTS, Key, of_trial
 from stampede.evaluate.read.requests import Ints, Requests
 from stampede.evaluate.read.trial_data import TrialData
@@ -34,7 +34,7 @@ def _whole_bursts(requests: Requests, size: int) -> Iterator[tuple[Ints, Ints]]:
         yield burst, burst[requests.answered[burst]]
 
 
-def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[Finding]:
+def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
     """Yield the medians over a trial's whole bursts: how long a burst took, and the busiest worker's share of it."""
     totals_ms, shares = [], []
     for burst, answered in _whole_bursts(requests, load.burst) if load.burst else ():
@@ -44,7 +44,7 @@ def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator
             served = np.unique(requests.worker[answered], return_counts=True)[1]
             shares.append(int(served.max()) / len(answered))
     if totals_ms:
-        yield Finding(BURST, None, {"total": median(totals_ms), "largest_share": median(shares)})
+        yield MetricValues(BURST, None, {"total": median(totals_ms), "largest_share": median(shares)})
 
 
 def completion_times_ms(requests: Requests, size: int) -> list[float]:

@@ -89,7 +89,7 @@ class Sample(NamedTuple):
         return answered >= rows_needed(stat) and (self.made - answered) / self.made < failures_allowed(stat)
 
 
-class Finding(NamedTuple):
+class MetricValues(NamedTuple):
     """What a trial says of a metric, for one class of request; ``request_class`` is None for all classes together.
 
     ``stats`` are in the units that the metric declares; ``likely`` has values that a statistic could have had about as
@@ -114,8 +114,8 @@ class Family:
     requests.
     """
 
-    measure: Callable[[Requests, VariantRecord, LoadRecord], Iterable[Finding]] = lambda *_: ()
-    observe: Callable[[TrialData, Requests, duckdb.DuckDBPyConnection], Iterable[Finding]] = lambda *_: ()
+    measure: Callable[[Requests, VariantRecord, LoadRecord], Iterable[MetricValues]] = lambda *_: ()
+    observe: Callable[[TrialData, Requests, duckdb.DuckDBPyConnection], Iterable[MetricValues]] = lambda *_: ()
     issues: Callable[[TrialData], Iterable[ValidityIssue]] = lambda _: ()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from stampede.evaluate.metrics import RATE_WITHIN
-from stampede.evaluate.metrics.metric import Family, Finding
+from stampede.evaluate.metrics.metric import Family, MetricValues
 from stampede.evaluate.read.requests import Requests
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.traffic import climbing_rates_rps
@@ -29,7 +29,7 @@ def highest_rate(steps: Iterable[tuple[int, int, int]], allowed: float) -> float
     return None
 
 
-def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[Finding]:
+def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
     """Yield the highest rate of a load that climbs, in which a step fails if too many of its requests are late."""
     if "LATE_MS" not in load.settings:
         return
@@ -41,7 +41,7 @@ def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator
     made, waited = (np.bincount(found, minlength=len(rates_rps)).tolist() for found in (step, step[late]))
     rate = highest_rate(zip(rates_rps, made, waited, strict=True), float(load.settings["LATE_SHARE"]))
     if rate is not None:
-        yield Finding(RATE_WITHIN, None, {"per_second": rate})
+        yield MetricValues(RATE_WITHIN, None, {"per_second": rate})
 
 
 FAMILY = Family(_measure)

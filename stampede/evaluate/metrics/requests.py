@@ -23,8 +23,8 @@ from stampede.evaluate.metrics.likely import Places, blocks, likely_percentiles
 from stampede.evaluate.metrics.metric import (
     TIME_STATISTICS,
     Family,
-    Finding,
     Metric,
+    MetricValues,
     Sample,
     percentile,
 )
@@ -41,7 +41,7 @@ def times_found(
     sample: Sample,
     block: Places | None = None,
     carried_by: int | None = None,
-) -> Finding:
+) -> MetricValues:
     """Return what the times of requests or visits say of a metric of times.
 
     Percentiles are interpolated. Statistics that the sample does not carry are left out. ``block`` says in which block
@@ -57,10 +57,10 @@ def times_found(
         found["stdev"] = float(times_ms.std(ddof=1))
     likely = () if block is None else likely_percentiles(times_ms, block, [*levels.values()])
     stats = {stat: found[stat] for stat in there}
-    return Finding(metric, request_class, stats, dict(zip(levels, likely, strict=False)), sample, carried_by)
+    return MetricValues(metric, request_class, stats, dict(zip(levels, likely, strict=False)), sample, carried_by)
 
 
-def _times(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[Finding]:
+def _times(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
     """Yield the times of each class, and likely values of their measured percentiles.
 
     The requests of a burst are sent at one moment, so blocks of time say nothing about how they depend on each other.
@@ -73,7 +73,7 @@ def _times(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[F
             yield times_found(metric, request_class, Sample(column[answered], made), block)
 
 
-def _throughput(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[Finding]:
+def _throughput(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
     """Yield the throughput of each class; ``of_ideal`` only in a closed loop, where a wait delays the next request.
 
     A user of a closed loop sends nothing while it waits. Without the overhead, the same requests would take that much
@@ -97,23 +97,23 @@ def _throughput(requests: Requests, _: VariantRecord, load: LoadRecord) -> Itera
             np.maximum.at(last_ms, user, answered_ms)
             if span_ms := float((last_ms - first_ms).sum()):
                 stats["of_ideal"] = 1 - float(np.nansum(requests.overhead_ms[over])) / span_ms
-        yield Finding(THROUGHPUT, request_class, stats)
+        yield MetricValues(THROUGHPUT, request_class, stats)
 
 
-def _failures(requests: Requests, _: VariantRecord, __: LoadRecord) -> Iterator[Finding]:
+def _failures(requests: Requests, _: VariantRecord, __: LoadRecord) -> Iterator[MetricValues]:
     for request_class, mine in requests.each_class():
         failed = ~requests.answered[mine]
         if failed.size:
             count, runs = int(failed.sum()), groupby(failed.tolist() if failed.any() else ())
             in_a_row = max((len([*run]) for has_failed, run in runs if has_failed), default=0)
             stats = {"share": count / failed.size, "count": count, "in_a_row": in_a_row}
-            yield Finding(FAILURES, request_class, stats)
+            yield MetricValues(FAILURES, request_class, stats)
 
 
-def _spread(requests: Requests, variant: VariantRecord, _: LoadRecord) -> Iterator[Finding]:
+def _spread(requests: Requests, variant: VariantRecord, _: LoadRecord) -> Iterator[MetricValues]:
     for request_class, mine in requests.each_class():
         served = np.unique(requests.worker[mine & requests.answered], return_counts=True)[1].tolist()
-        yield Finding(REQUESTS_BY_WORKER, request_class, evenness([*served, *_idle(variant, served)]))
+        yield MetricValues(REQUESTS_BY_WORKER, request_class, evenness([*served, *_idle(variant, served)]))
 
 
 def _idle(variant: VariantRecord, busy: Sequence[object]) -> list[int]:
@@ -145,7 +145,7 @@ GROUP BY request_class
 """  # noqa: S608  # made of constants
 
 
-def _connections(trial: TrialData, _: Requests, database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+def _connections(trial: TrialData, _: Requests, database: duckdb.DuckDBPyConnection) -> Iterator[MetricValues]:
     """Yield how evenly connections are spread over workers, and how many requests a connection carried."""
     for request_class, found in groupby(trial.requests.workers, lambda totals: totals.request_class):
         rows = [*found]
@@ -154,10 +154,10 @@ def _connections(trial: TrialData, _: Requests, database: duckdb.DuckDBPyConnect
         stats = evenness(connections)
         if len(set(requests)) > 1 and len(set(connections)) > 1:
             stats["correlation"] = correlation(requests, connections)
-        yield Finding(CONNECTIONS_BY_WORKER, request_class, stats)
+        yield MetricValues(CONNECTIONS_BY_WORKER, request_class, stats)
     if any(totals.connections for totals in trial.requests.workers):
         for request_class, average, most in database.execute(_CONNECTIONS, of_trial(trial.key)).fetchall():
-            yield Finding(REQUESTS_BY_CONNECTION, request_class, {"avg": average, "max": most})
+            yield MetricValues(REQUESTS_BY_CONNECTION, request_class, {"avg": average, "max": most})
 
 
 def worker_rows(trials: Iterable[TrialData]) -> list[WorkerRow]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stampede.evaluate.metrics import ACCEPT_ATTEMPTS, ACCEPT_FAILURES, MEMORY, OUTPUT, PROCESSOR, SIGNALS, THROTTLED
-from stampede.evaluate.metrics.metric import Family, Finding, Severity, ValidityIssue
+from stampede.evaluate.metrics.metric import Family, MetricValues, Severity, ValidityIssue
 from stampede.evaluate.read import of_trial
 from stampede.evaluate.read.observation import Observation, balanced, counted_by_worker, observed
 from stampede.records.summary import CounterRow
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 THROTTLED_ALLOWED = 0.01
 
 
-def _observe(trial: TrialData, *_: object) -> Iterator[Finding]:
+def _observe(trial: TrialData, *_: object) -> Iterator[MetricValues]:
     servers = [(name, before, after) for name, before, after in observed(trial.containers)
                if before.workers or after.workers]  # fmt: skip
     accepted, served = _total(trial, "accepted"), _total(trial, "served")
     if accepted:
         for metric in (ACCEPT_ATTEMPTS, ACCEPT_FAILURES):
-            yield Finding(metric, None, {"per_connection": _total(trial, metric.name) / accepted})
+            yield MetricValues(metric, None, {"per_connection": _total(trial, metric.name) / accepted})
     for metric, stat, counted, by in (
         (PROCESSOR, "per_request", "processor_s", served / 1000),
         (THROTTLED, "share", "throttled_s", trial.record.seconds.load),
@@ -33,9 +33,9 @@ def _observe(trial: TrialData, *_: object) -> Iterator[Finding]:
         seen = [(getattr(before, counted), getattr(after, counted)) for _, before, after in servers]
         known = [are - were for were, are in seen if were is not None and are is not None]
         if known and by:
-            yield Finding(metric, None, {stat: sum(known) / by})
+            yield MetricValues(metric, None, {stat: sum(known) / by})
     if memory_mib := [after.memory_mib for *_, after in servers if after.memory_mib is not None]:
-        yield Finding(MEMORY, None, {"total": sum(memory_mib)})
+        yield MetricValues(MEMORY, None, {"total": sum(memory_mib)})
     output = []
     for name, before, after in servers:
         if (log := trial.record.logs.get(name)) and not log.cut:
@@ -45,13 +45,13 @@ def _observe(trial: TrialData, *_: object) -> Iterator[Finding]:
             were, are, had_sent, has_sent = (count or 0 for count in counts)
             output.append(log.kept if None in counts else max(log.kept, are - were - (has_sent - had_sent)))
     if output and served:
-        yield Finding(OUTPUT, None, {"per_request": sum(output) / served})
+        yield MetricValues(OUTPUT, None, {"per_request": sum(output) / served})
     sums = Counter[str]()  # what monitoring saw of servers with the probe
     for _name, before, after in servers:
         sums.update(after.signals)
         sums.subtract(before.signals)
     parts = {"backlog": ("backlog", "samples"), "busy": ("busy", "threads"), "waits": ("avoidable", "known")}
-    yield Finding(SIGNALS, None, {stat: sums[part] / sums[of] for stat, (part, of) in parts.items() if sums[of]})
+    yield MetricValues(SIGNALS, None, {stat: sums[part] / sums[of] for stat, (part, of) in parts.items() if sums[of]})
 
 
 def _total(trial: TrialData, counter: str) -> int:

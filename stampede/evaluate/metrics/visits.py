@@ -15,7 +15,7 @@ import duckdb
 import numpy as np
 
 from stampede.evaluate.metrics import CAPACITY, DATABASE_CONNECTIONS, VISIT, VISITS_FAILED
-from stampede.evaluate.metrics.metric import Family, Finding, Sample, Severity, ValidityIssue
+from stampede.evaluate.metrics.metric import Family, MetricValues, Sample, Severity, ValidityIssue
 from stampede.evaluate.metrics.rates import highest_rate
 from stampede.evaluate.metrics.requests import times_found
 from stampede.evaluate.read import OF_TRIAL, Key, of_trial
@@ -71,7 +71,7 @@ def by_level(visits: Iterable[Visit], rates: Sequence[int], level_s: float) -> l
     return [(per_s, made[place], failed[place]) for place, per_s in enumerate(rates)]
 
 
-def _observe(trial: TrialData, _: Requests, database: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+def _observe(trial: TrialData, _: Requests, database: duckdb.DuckDBPyConnection) -> Iterator[MetricValues]:
     """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports.
 
     There is a capacity if the rate climbs and visits began to fail.
@@ -80,16 +80,16 @@ def _observe(trial: TrialData, _: Requests, database: duckdb.DuckDBPyConnection)
         visits = read_visits(database, trial.key)
         times_ms = np.array([visit.took_ms for visit in visits if not visit.failed], dtype=np.float64)
         made, failed = len(visits), len(visits) - len(times_ms)
-        yield Finding(VISITS_FAILED, None, {"share": failed / made, "count": failed}, carried_by=made)
+        yield MetricValues(VISITS_FAILED, None, {"share": failed / made, "count": failed}, carried_by=made)
         yield times_found(VISIT, None, Sample(times_ms, made), carried_by=len(times_ms))
         rates = rates_per_s(trial.load.settings, trial.load.duration)
         if len(rates) > 1:
             steps = by_level(visits, rates, float(trial.load.settings["STEP_S"]))
             if (per_s := highest_rate(steps, FAILED_ALLOWED)) is not None:
-                yield Finding(CAPACITY, None, {"per_second": per_s})
+                yield MetricValues(CAPACITY, None, {"per_second": per_s})
     found = database_of(trial.containers)
     if found and (most := found[1].database.get("connections_max")) is not None:
-        yield Finding(DATABASE_CONNECTIONS, None, {"max": most})
+        yield MetricValues(DATABASE_CONNECTIONS, None, {"max": most})
 
 
 def measured_capacity_per_s(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stampede.evaluate.metrics import AVOIDABLE_WAIT, RECOVERY
 from stampede.evaluate.metrics.likely import blocks, likely_share
-from stampede.evaluate.metrics.metric import Family, Finding, ValidityIssue
+from stampede.evaluate.metrics.metric import Family, MetricValues, ValidityIssue
 from stampede.evaluate.read.observation import stalls_within
 from stampede.evaluate.read.requests import Bools, Requests, read_requests
 from stampede.evaluate.read.trial_data import TrialData
@@ -201,7 +201,7 @@ def time_in(segments: Segments, starts: Times, ends: Times) -> Times:
     return np.asarray(until[1] - until[0])
 
 
-def _measure(requests: Requests, variant: VariantRecord, load: LoadRecord) -> Iterator[Finding]:
+def _measure(requests: Requests, variant: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
     """Yield how long requests of each class waited; nothing if requests kill workers: nobody knows who is there."""
     known, answered = answered_of(requests)
     if not load.crashes and (waits := waits_of_variant(variant, answered)):
@@ -210,16 +210,16 @@ def _measure(requests: Requests, variant: VariantRecord, load: LoadRecord) -> It
             beside_s = waits.beside_s[mine[known]]
             counted, block = beside_s > FROM_S, blocks(answered.sent_s[mine[known]])
             likely = {"share": likely_share(counted, block)} if in_blocks else {}
-            yield Finding(AVOIDABLE_WAIT, request_class, wait_statistics(beside_s), likely)
+            yield MetricValues(AVOIDABLE_WAIT, request_class, wait_statistics(beside_s), likely)
 
 
-def _observe(trial: TrialData, requests: Requests, _: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+def _observe(trial: TrialData, requests: Requests, _: duckdb.DuckDBPyConnection) -> Iterator[MetricValues]:
     """Yield how long the servers took to recover from the stalls of a service that they call."""
     if _has_stalls(trial) and not trial.load.crashes:
         answered = answered_of(requests)[1]
         stalls = stalls_within(trial.containers, answered.first, answered.last_sent)
         if found_s := list(recoveries_s(answered, stalls)):
-            yield Finding(RECOVERY, None, {"avg": 1000 * fmean(found_s), "max": 1000 * max(found_s)})
+            yield MetricValues(RECOVERY, None, {"avg": 1000 * fmean(found_s), "max": 1000 * max(found_s)})
 
 
 def _has_stalls(trial: TrialData) -> bool:

@@ -9,7 +9,7 @@ import duckdb
 
 from stampede.evaluate.metrics import FAILURES, METRICS, STATISTICS, VISITS_FAILED, bursts, statistics_of, unit
 from stampede.evaluate.metrics.families import FAMILIES
-from stampede.evaluate.metrics.metric import Family, Finding, Sample, failures_allowed, percentile, rows_needed
+from stampede.evaluate.metrics.metric import Family, MetricValues, Sample, failures_allowed, percentile, rows_needed
 from stampede.evaluate.metrics.requests import evenness
 from stampede.evaluate.read import Cell, Key
 from stampede.evaluate.read.requests import read_requests
@@ -118,7 +118,7 @@ def measure_cells(
     cells: dict[Cell, list[TrialValues]] = {}
     times: dict[tuple[str, str], list[list[float]]] = {}
     for trial in trials:
-        requests, load, found = read_requests(database, trial.key), trial.load, list[Finding]()
+        requests, load, found = read_requests(database, trial.key), trial.load, list[MetricValues]()
         for family in families:
             found += [*family.measure(requests, trial.variant, load), *family.observe(trial, requests, database)]
         variant, _, number = trial.key
