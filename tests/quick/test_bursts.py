@@ -18,16 +18,7 @@ from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
 from stampede.report.markdown import markdown
 from stampede.report.wording import figures_phrase, published_quantity
-from tests.in_memory import (
-    conclude,
-    judged,
-    measure,
-    measured_cells,
-    opened_trial,
-    page_of,
-    printed,
-    trial_of,
-)
+from tests.in_memory import conclude, judged, measure, measured_cells, opened_trial, page_of, printed, trial_of
 from tests.synthetic import Request, run_record
 from tests.wrong import listed
 

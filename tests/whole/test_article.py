@@ -15,15 +15,7 @@ from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import read_run, read_summary
 from stampede.records.run import Run, SourceRecord, VariantRecord
-from stampede.records.summary import (
-    Article,
-    ClaimRow,
-    ClaimVerdict,
-    Estimate,
-    PublishedFigure,
-    PublishedRow,
-    Summary,
-)
+from stampede.records.summary import Article, ClaimRow, ClaimVerdict, Estimate, PublishedFigure, PublishedRow, Summary
 from stampede.report.article import article_sentence, article_tables
 from stampede.report.figures.drawing import svg
 from stampede.report.figures.published import published_chart
@@ -298,8 +290,7 @@ def test_the_verdict_on_an_article_is_kept_and_fits_two_lines(two: tuple[Run, Su
 
 
 @pytest.mark.parametrize(
-    ("floors_ms", "said"),
-    [((-3.0, -3.0), "-3.0 ms"), ((4.0, 6.2), "4.0 to 6.2 ms"), ((1.0, -2.0), "-2.0 to 1.0 ms")],
+    ("floors_ms", "said"), [((-3.0, -3.0), "-3.0 ms"), ((4.0, 6.2), "4.0 to 6.2 ms"), ((1.0, -2.0), "-2.0 to 1.0 ms")]
 )
 def test_the_floor_is_said(two: tuple[Run, Summary], floors_ms: tuple[float, ...], said: str) -> None:
     run, summary = two

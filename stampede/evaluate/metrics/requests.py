@@ -20,14 +20,7 @@ from stampede.evaluate.metrics import (
     THROUGHPUT,
 )
 from stampede.evaluate.metrics.likely import Places, blocks, likely_percentiles
-from stampede.evaluate.metrics.metric import (
-    TIME_STATISTICS,
-    Family,
-    Metric,
-    MetricValues,
-    Sample,
-    percentile,
-)
+from stampede.evaluate.metrics.metric import TIME_STATISTICS, Family, Metric, MetricValues, Sample, percentile
 from stampede.evaluate.read import OF_TRIAL, of_trial
 from stampede.evaluate.read.requests import Requests
 from stampede.evaluate.read.trial_data import TrialData

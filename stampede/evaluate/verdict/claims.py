@@ -6,14 +6,7 @@ from typing import Any
 
 from stampede.evaluate.metrics import bursts, unit
 from stampede.evaluate.statistics import intervals
-from stampede.evaluate.statistics.estimates import (
-    Measured,
-    Results,
-    claims_of,
-    draws_of,
-    estimate_all,
-    explain_missing,
-)
+from stampede.evaluate.statistics.estimates import Measured, Results, claims_of, draws_of, estimate_all, explain_missing
 from stampede.evaluate.statistics.stopping import LEAST, MOST, Interval, sequential_verdict, trials_needed
 from stampede.evaluate.verdict.article import Circumstances, circumstances, judge_article
 from stampede.evaluate.verdict.validity import judge_run
