@@ -16,7 +16,7 @@ from stampede.evaluate.verdict.claims import missing_cores
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import LoadRecord, Run, RunMachine, VariantRecord
-from stampede.records.summary import Estimate, Summary, TrialValidity
+from stampede.records.summary import ClaimRow, Estimate, PublishedRow, Summary, TrialValidity
 from stampede.report.markdown import markdown
 from stampede.report.tables.verdicts import claims_table, published_table
 from stampede.report.terminal import terminal_table
@@ -232,19 +232,6 @@ def test_a_percentile_that_requests_do_not_carry_decides_nothing() -> None:
     assert row(of_nothing, "p50") is None
     assert smallest
     assert smallest.measured == 3, "one trial is enough for a min"
-
-
-def test_a_verdict_from_a_suspect_trial_says_so() -> None:
-    """The other variant was measured in peace, and its row says nothing."""
-    published = [near({"p99": 50}), near({"p99": 50}, variant="two")]
-    cells = {(name, "mix", "light"): [values_of(1, p99=50), values_of(2, p99=50)] for name in ("one", "two")}
-
-    summary = conclude(run_record(["one", "two"], 2, claims=[SHORT], published=published), cells, [BUSY])
-
-    [claimed], [one, two] = summary.claims, summary.published
-    for each in (claimed, one):
-        assert (each.verdict, each.suspect, each.reason, each.doubt) == ("reproduced", True, None, BUSY.reasons[0])
-    assert (two.verdict, two.suspect, two.reason, two.doubt) == ("reproduced", False, None, None)
 
 
 def test_text_with_brackets_is_printed_as_it_is() -> None:
@@ -522,21 +509,26 @@ def test_only_a_contradiction_is_red() -> None:
     assert text.count(RED) == 1
 
 
-def test_a_verdict_from_a_suspect_trial_is_never_plainly_green_or_red(tmp_path: Path) -> None:
+def test_a_verdict_from_a_suspect_trial_says_so_and_is_never_plainly_green_or_red(tmp_path: Path) -> None:
     """On the terminal, in Markdown and in the report; the verdict beside it rests on a valid trial."""
     claims = [Claim.model_validate({"says": f"{name} is so", "value": p99(name), bound: 1e9})
               for name in ("one", "two") for bound in ("at_most", "at_least")]  # fmt: skip
-    run = run_record(["one", "two"], 2, claims=claims)
+    published = [near({"p99": 50}), near({"p99": 50}, variant="two")]
+    run = run_record(["one", "two"], 2, claims=claims, published=published)
     cells = {(name, "mix", "light"): [values_of(1, p99=50), values_of(2, p99=50)] for name in ("one", "two")}
     summary = conclude(run, cells, [BUSY])
+    rows: list[ClaimRow | PublishedRow] = [*summary.claims, *summary.published]
+    judged = [(row.suspect, row.reason, row.doubt) for row in rows]
+    suspect, trusted = (True, None, BUSY.reasons[0]), (False, None, None)
 
     said, told = in_colour(terminal_table(claims_table(run, summary))), markdown(run, summary)
     page = page_of(tmp_path, run, summary)
 
+    assert judged == [suspect, suspect, trusted, trusted, suspect, trusted]
     assert said.count(f"{YELLOW}reproduced,") == said.count(f"{YELLOW}not reproduced,") == 1
     assert (said.count(GREEN), said.count(RED)) == (1, 1)
-    for verdict in ("reproduced, suspect", "not reproduced, suspect", "reproduced"):
-        assert told.count(f"| {verdict} |") == 1
-    assert page.count('<td class="verdict suspect">') == 2
+    for verdict, count in {"reproduced, suspect": 2, "not reproduced, suspect": 1, "reproduced": 2}.items():
+        assert told.count(f"| {verdict} |") == count
+    assert page.count('<td class="verdict suspect">') == 3
     assert '<td class="verdict suspect">not reproduced, suspect</td>' in page
-    assert page.count('<td class="verdict reproduced">reproduced</td>') == 1
+    assert page.count('<td class="verdict reproduced">reproduced</td>') == 2

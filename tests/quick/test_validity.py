@@ -495,19 +495,6 @@ def test_what_a_client_that_misbehaves_suffers_is_a_finding(tmp_path: Path) -> N
     assert [(one.request_class, one.error, one.requests) for one in summary.errors][:1] == [("silent", "closed", 5)]
 
 
-def test_a_note_on_a_suspect_trial_is_no_reason_for_its_doubt() -> None:
-    trial = changed(trial_of(SHARED, REFUSED), busy_before=0.6)
-
-    found = judge_run(trial.run.model_copy(update={"trials": 5}), [judge_trial(trial)], [])
-
-    assert found.verdict == "suspect"
-    assert found.reasons[:2] == [
-        "one (trial 1): suspect: the machine was 60% busy before the load began",
-        "one (trial 1): all 5 silent requests failed (closed)",
-    ]
-    assert found.notes == found.reasons[1:2]
-
-
 def test_a_class_that_failed_as_a_whole_spoils_only_itself(tmp_path: Path) -> None:
     """The other classes met another load than planned, so they are suspect; their numbers are there.
 
@@ -584,15 +571,21 @@ def test_of_an_elastic_server_nobody_knows_who_was_idle_or_free() -> None:
     assert (None, "avoidable_wait", "count") not in found
 
 
-def test_a_planned_trial_that_left_nothing_is_invalid() -> None:
+def test_a_run_has_the_reasons_of_its_trials_and_of_what_left_nothing() -> None:
+    """A note on a suspect trial is no reason for its doubt. A planned trial that left nothing is invalid."""
+    order = [["one", "mix", "1"], ["two", "mix", "1"]]
     trial = changed(
-        trial_of(SHARED), run={"order": [["one", "mix", "1"], ["two", "mix", "1"]], "outcome": "interrupted"}
+        trial_of(SHARED, REFUSED), busy_before=0.6, run={"trials": 5, "order": order, "outcome": "interrupted"}
     )
 
     found = judge_run(trial.run, judge_trials(trial.run, [trial]), [])
 
-    assert found.verdict == "invalid"
-    assert found.reasons[0] == "two: invalid: not measured: the run was interrupted before"
+    assert (found.verdict, found.reasons) == ("invalid", [
+        "one (trial 1): suspect: the machine was 60% busy before the load began",
+        "one (trial 1): all 5 silent requests failed (closed)",
+        "two (trial 1): invalid: not measured: the run was interrupted before",
+    ])  # fmt: skip
+    assert found.notes == found.reasons[1:2]
 
 
 @pytest.mark.parametrize(
