@@ -204,8 +204,8 @@ def test_the_tolerance_reaches_further_by_the_floor() -> None:
     assert edges_of(100, 0.25, -30) == (80, 155)
 
 
-def two_variants(folder: Path, **changed: Any) -> Summary:
-    """Return the summary of five trials of two variants.
+def make_two_variants(folder: Path, **changed: Any) -> Path:
+    """Write a run of five trials of two variants, and return its folder.
 
     In ``quick``, nobody waits, and requests lose 1 to 2 ms; in ``slow``, half of the requests lose 2 ms, and the others
     700 ms.
@@ -217,13 +217,17 @@ def two_variants(folder: Path, **changed: Any) -> Summary:
                   stats={"p50": 7.5, "p90": 8, "p99.9": 9, "stdev": 4}),
         Published(variant="slow", request_class="light", metric="overhead", stats={"min": 5, "p25": 292, "p90": 690}),
     ]  # fmt: skip
-    claims = [claim("slow", "quick").model_copy(update={"at_most": None, "at_least": 1.2})]
     values: dict[str, Any] = {
-        "published": published, "claims": claims, "times": 5,
-        "source": SourceRecord(title="An article", publisher="A blog", year=2020),
+        "published": published, "times": 5, "source": SourceRecord(title="An article", publisher="A blog", year=2020),
         "variants": [VariantRecord(name=name, workers=1, settings={"workers": 1}) for name in ("quick", "slow")],
     }  # fmt: skip
-    return derive_summary(make_run(folder, {"quick": quick, "slow": slow}, **(values | changed)))
+    return make_run(folder, {"quick": quick, "slow": slow}, **(values | changed))
+
+
+def two_variants(folder: Path, **changed: Any) -> Summary:
+    """Return the summary of such a run, with a claim."""
+    claims = [claim("slow", "quick").model_copy(update={"at_most": None, "at_least": 1.2})]
+    return derive_summary(make_two_variants(folder, **({"claims": claims} | changed)))
 
 
 @pytest.fixture(scope="module")
