@@ -16,7 +16,6 @@ from stampede.evaluate.statistics.compare import (
     changes,
     obstacles,
     parse_side,
-    student,
     suspect_sides,
     welch,
     what_differs,
@@ -145,12 +144,6 @@ def test_a_side_is_a_folder_and_perhaps_a_variant(tmp_path: Path) -> None:
     assert parse_side(f"{tmp_path}/a:b") == (tmp_path / "a:b", None)
     assert parse_side(f"{tmp_path}/a:b:one") == (tmp_path / "a:b", "one")
     assert parse_side("latest") == (Path("latest"), None)
-
-
-def test_quantiles_of_student_are_those_of_the_tables() -> None:
-    table = {(0.95, 1): 12.706, (0.95, 1000): 1.962, (0.99, 8): 3.355}
-
-    assert {of: student(*of) for of in table} == pytest.approx(table, rel=0.001)
 
 
 def test_the_error_of_a_difference_comes_from_both_sides() -> None:

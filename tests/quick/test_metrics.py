@@ -1,7 +1,5 @@
 """stampede.evaluate.metrics: what is declared once is everywhere, and in the same words."""
 
-import json
-
 import numpy as np
 
 from stampede.evaluate.metrics import METRICS, OF_ALL_REQUESTS, STATISTICS, statistics_of, unit
@@ -9,7 +7,6 @@ from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import TIMES, Metric
 from stampede.evaluate.metrics.requests import FAILURE_FAMILY
 from stampede.evaluate.read.requests import simulated_requests
-from stampede.experiment.file import editor_schema
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.traffic import Traffic, TrafficClass
 from stampede.report.wording import metric_phrase, whole_number
@@ -35,13 +32,6 @@ def test_units_and_statistics_follow_from_the_declarations() -> None:
     assert [unit("throughput", stat) for stat in STATISTICS["throughput"]] == ["requests/s", "share"]
     assert {metric for metric, _ in statistics_of("light")} == set(METRICS) - set(OF_ALL_REQUESTS) != set(METRICS)
     assert {metric for metric, _ in statistics_of(None)} == set(METRICS)
-
-
-def test_the_schema_for_editors_has_every_metric_and_every_statistic() -> None:
-    measure = json.loads(editor_schema())["$defs"]["MeasureEntry"]["properties"]
-
-    assert measure["metric"]["enum"] == list(METRICS)
-    assert set(measure["stat"]["enum"]) == {stat for stats in STATISTICS.values() for stat in stats}
 
 
 def test_titles_and_whole_numbers_follow_from_the_declarations() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stampede.evaluate.metrics import waiting
 from stampede.evaluate.metrics.families import FAMILIES
-from stampede.evaluate.metrics.waiting import Answered, at_least, avoidable_waits, recoveries_s, time_in
+from stampede.evaluate.metrics.waiting import Answered, avoidable_waits, recoveries_s, time_in
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Quantity
 from stampede.records.folder import read_run
@@ -168,13 +168,6 @@ def test_workers_are_blocked_then_and_at_no_other_time(load: tuple[list[Served],
         for place, segments in enumerate(found.blocked):
             blocked = busy[place] and sum(busy) < workers
             assert bool(time_in(segments, *middle)[0] > 1e-6) == blocked
-
-
-def test_intervals_that_touch_leave_no_gap_and_make_no_overlap() -> None:
-    starts, ends = np.array([0.0, 1.0, 3.0, 3.0]), np.array([1.0, 2.0, 4.0, 3.0])
-
-    assert at_least(1, starts, ends).tolist() == [[0, 2], [3, 4]]
-    assert at_least(2, starts, ends).tolist() == []
 
 
 def test_recovery_lasts_while_there_is_always_somebody_who_waits() -> None:
