@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stampede.diagnosis.writing import write_section
-from stampede.evaluate.metrics import failures, servers, spread
+from stampede.evaluate.metrics import requests, servers
 from stampede.evaluate.read.trial_data import derive_rows
-from stampede.evaluate.statistics.estimates import Measured, check_names, completion_times, measure_cells
+from stampede.evaluate.statistics.estimates import Measured, check_names, measure_cells
 from stampede.evaluate.statistics.pooling import pool_cells
 from stampede.evaluate.verdict.claims import conclude
 from stampede.evaluate.verdict.validity import judge_trials, seconds_of_round, several_clocks, unapplied
@@ -91,22 +91,15 @@ def derive_summary(run_folder: Path, predictions: PredictedRun = NOTHING) -> Sum
         judged = judge_trials(run, trials)
         classes = {trial.key: trial.classes for trial in judged if trial.is_trusted}
         trusted = sorted((trial for trial in trials if trial.key in classes), key=lambda trial: trial.key)
-        cells = measure_cells(rows, trusted, classes)
-        measured = Measured(
-            judged,
-            cells,
-            pool_cells(rows, trusted, cells),
-            completion_times(rows, trusted),
-            [*unapplied(trials), *several_clocks(trials)],
-            seconds_of_round(trials),
-        )
+        cells, times = measure_cells(rows, trusted, classes)
+    doubts = [*unapplied(trials), *several_clocks(trials)]
     summary = conclude(
         run,
-        measured,
+        Measured(judged, cells, pool_cells(cells), times, doubts, seconds_of_round(trials)),
         predictions,
-        workers=list(spread.worker_rows(trusted)),
+        workers=requests.worker_rows(trusted),
         counters=list(servers.counter_rows(trials)),
-        errors=failures.error_rows(trusted),
+        errors=requests.error_rows(trusted),
         clocks=[trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks],
     )
     values = {"schema": SCHEMA, **summary.model_dump(mode="json")}

@@ -15,8 +15,7 @@ from rich.segment import Segment
 
 from stampede.errors import LabError
 from stampede.interruption import was_left
-from stampede.records.plural import plural
-from stampede.records.unprintable import OBEYED
+from stampede.records.words import OBEYED, plural
 from stampede.theory import COMPILED, must_compile
 
 if TYPE_CHECKING:

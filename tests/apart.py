@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stampede.records.files import OBSERVATIONS, POINTS
-from stampede.records.folder import read_trial, write_record
+from stampede.records.folder import OBSERVATIONS, POINTS, read_trial, write_record
 from stampede.records.run import Exchange, MachineRecord
 
 

@@ -71,7 +71,7 @@ def measured_cells(
 ) -> dict[Cell, list[TrialValues]]:
     """Return what some families measure in a trial of which something else is known."""
     with opened_trial(requests, load=load) as (rows, trial):
-        return measure_cells(rows, [changed(trial, **change)], families=families)
+        return measure_cells(rows, [changed(trial, **change)], families=families)[0]
 
 
 def changed(
@@ -164,10 +164,7 @@ def conclude(
 def page_of(folder: Path, run: Run, summary: Summary) -> str:
     """Return the report of results, without pictures and lanes."""
     write_record(folder / "run.json", run)
-    with (
-        patch("stampede.report.html.pictures", lambda *_: []),
-        patch("stampede.report.html.load_lanes", lambda *_: []),
-    ):
+    with patch("stampede.report.html.pictures", lambda *_: []), patch("stampede.report.html.load_lanes", lambda *_: []):
         write_report(folder, summary)
     return (folder / "report.html").read_text(encoding="utf-8")
 

@@ -65,13 +65,13 @@ def lines(requests: Iterable[Request]) -> Iterable[dict[str, Any]]:
         if not one.answered:
             continue
         yield point("http_req_duration", answered, duration_ms, one.request_class, known)
-        success = {"status": 302 if one.request_class == "post" else 200, "worker": one.worker}
-        outcome = {"error": one.error, "status": one.status} if one.error else success
-        outcome |= {"thread": 9, "connection": one.connection}
+        status = 302 if one.request_class == "post" else 200
+        outcome = {"error": one.error, "status": one.status} if one.error else {"status": status, "worker": one.worker}
         began = sent + timedelta(milliseconds=one.waits_ms)
-        stamps = {"began": began.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1"}
-        timings = {"blocked_ms": 0.1, "connecting_ms": 0.05}
-        yield point("request_answered", answered, duration_ms, one.request_class, known | timings | outcome | stamps)
+        yield point("request_answered", answered, duration_ms, one.request_class, known | outcome | {
+            "blocked_ms": 0.1, "connecting_ms": 0.05, "thread": 9, "connection": one.connection,
+            "began": began.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1",
+        })  # fmt: skip
 
 
 def visit(
@@ -102,22 +102,12 @@ def write_points(path: Path, requests: Iterable[Request]) -> None:
 
 
 def observation(
-    host: str = "box",
-    served: dict[int, int] | None = None,
-    *,
-    sockets: dict[int, list[int]] | None = None,
-    overflows: int = 0,
-    throttled_s: float = 0,
-    out_of_memory: int = 0,
-    balanced: int | None = None,
-    counts: dict[int, dict[str, int]] | None = None,
-    processor_s: float = 0,
-    memory_mib: float = 30,
-    stalls: Iterable[tuple[float, float]] | None = None,
-    rows: Iterable[str] | None = None,
-    database: dict[str, int] | None = None,
-    signals: dict[str, int] | None = None,
-) -> str:
+    host: str = "box", served: dict[int, int] | None = None, *, sockets: dict[int, list[int]] | None = None,
+    overflows: int = 0, throttled_s: float = 0, out_of_memory: int = 0, balanced: int | None = None,
+    counts: dict[int, dict[str, int]] | None = None, processor_s: float = 0, memory_mib: float = 30,
+    stalls: Iterable[tuple[float, float]] | None = None, rows: Iterable[str] | None = None,
+    database: dict[str, int] | None = None, signals: dict[str, int] | None = None,
+) -> str:  # fmt: skip
     """Return what servers/observe prints in a container with such counts.
 
     Without ``sockets``, all workers share socket 100. ``counts`` has what a worker counted besides the requests that it
@@ -129,30 +119,26 @@ def observation(
     sections = {
         "/etc/hostname": f"{host}\n",
         "TcpExt": f"TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 0 {overflows} {overflows}\n",
-        "listening sockets: port in hexadecimal, inode": "".join(f"1F40 {inode}\n" for inode in [*listening]),
+        "listening sockets: port in hexadecimal, inode": "".join(f"1F40 {inode}\n" for inode in listening),
         "sockets of processes": "".join(
             f"/proc/{pid}/fd socket:[{inode}]\n" for pid, inodes in holds.items() for inode in [7, *inodes]
         ),
         "/sys/fs/cgroup/cpu.stat": f"usage_usec {processor_s * 1e6:.0f}\nthrottled_usec {throttled_s * 1e6:.0f}\n",
         "/sys/fs/cgroup/memory.stat": f"anon {memory_mib * 2**20:.0f}\nfile 12345\n",
         "/sys/fs/cgroup/memory.events": f"oom 0\noom_kill {out_of_memory}\n",
-        **{
-            f"worker {pid}": "".join(
-                f"{name} {value:020}\n" for name, value in ({"served": count} | (counts or {}).get(pid, {})).items()
-            )
-            for pid, count in served.items()
-        },
     }
+    for pid, count in served.items():
+        counted = {"served": count} | (counts or {}).get(pid, {})
+        sections[f"worker {pid}"] = "".join(f"{name} {value:020}\n" for name, value in counted.items())
     if balanced is not None:
         sections["balancer"] = f"served {balanced}\n"
     if stalls is not None:
         sections["stalls"] = "".join(f"{began:.6f} {ended:.6f}\n" for began, ended in stalls)
     if rows is not None:
         sections["rows"] = "".join(f"{visit}\n" for visit in rows)
-    if signals is not None:
-        sections["signals"] = "".join(f"{name} {count}\n" for name, count in signals.items())
-    if database is not None:
-        sections["database"] = "".join(f"{name} {count}\n" for name, count in database.items())
+    for section, numbers in (("signals", signals), ("database", database)):
+        if numbers is not None:
+            sections[section] = "".join(f"{name} {count}\n" for name, count in numbers.items())
     return "".join(f"==> {name} <==\n{text}" for name, text in sections.items())
 
 

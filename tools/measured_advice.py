@@ -23,7 +23,7 @@ from stampede.advise.service import Service, tries
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS, Figures
 from stampede.interruption import heed_signals
 from stampede.paths import RESULTS, ROOT
-from stampede.records.plural import plural
+from stampede.records.words import plural
 from stampede.report.wording import number
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest

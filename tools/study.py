@@ -70,7 +70,7 @@ def first_seconds(run: Run, evidence: dict[Path, RawTrial], seconds: int) -> Cel
         with opened(short) as rows:
             return measure_cells(
                 rows, [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()]
-            )
+            )[0]
 
 
 def _shortened(trial_folder: Path, target: Path, seconds: int) -> Path:
@@ -192,7 +192,8 @@ def default(run_folder: Path) -> str:
     hashes = sealed(run_folder)
     evidence = {folder: derive_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     with opened(list(evidence)) as rows:
-        cells = measure_cells(rows, [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()])
+        trials = [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()]
+        cells, _ = measure_cells(rows, trials)
     experiment = load_experiment(run.experiment)
     decided, false, headline = 0, 0, None
     for claim in experiment.claims:

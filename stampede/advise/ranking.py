@@ -7,7 +7,8 @@ from math import inf
 from stampede.advise.offered import OfferedLoad
 from stampede.advise.options import ServingOption, serving_options
 from stampede.errors import WrongUse
-from stampede.evaluate.metrics import avoidable_wait, failures, times
+from stampede.evaluate.metrics import waiting
+from stampede.evaluate.metrics.requests import FAILURE_FAMILY, TIME_FAMILY
 from stampede.evaluate.read.requests import simulated_requests
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS
 from stampede.predict.system import OF_CORES, NotModelled, system_for
@@ -148,10 +149,10 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
     names = [each.name for each in load.classes]
     requests = simulated_requests(record, names, rows)
     stats = {
-        (finding.request_class, *key): value
-        for family in (times.FAMILY, avoidable_wait.FAMILY, failures.FAMILY)
+        (finding.request_class, finding.metric.name, stat): value
+        for family in (TIME_FAMILY, waiting.FAMILY, FAILURE_FAMILY)
         for finding in family.measure(requests, variant, record)
-        for key, value in finding.stats.items()
+        for stat, value in finding.stats.items()
     }
 
     def of_each_class(metric: str, stat: str) -> dict[str, float]:

@@ -20,7 +20,7 @@ from stampede.advise.ranking import (
 )
 from stampede.advise.service import Service
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS
-from stampede.records.plural import plural
+from stampede.records.words import plural
 from stampede.report.tables import Table
 from stampede.report.terminal import terminal_table
 from stampede.report.wording import number, percent

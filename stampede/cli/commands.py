@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from stampede.errors import WrongUse
-from stampede.records.nearest import nearest_first
+from stampede.records.words import nearest_first
 
 
 class Command(TyperCommand):

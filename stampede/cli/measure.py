@@ -10,7 +10,7 @@ import typer
 from stampede.errors import WrongUse
 from stampede.experiment.file import load_experiment, names
 from stampede.paths import RESULTS
-from stampede.records.plural import plural
+from stampede.records.words import plural
 from stampede.run.measuring import measure
 from stampede.run.options import MeasureOptions, Name, Results, RunRequest, measure_options
 from stampede.terminal import say, time_in_words

@@ -111,7 +111,7 @@ _COMPARE = "stampede compare results/heavy-mix/latest:shared-socket results/heav
 def _side(text: str, results: Path) -> "Side":
     """Compute the results of a run that ``RUN`` or ``RUN:VARIANT`` names."""
     from stampede.evaluate.statistics.compare import Side, parse_side  # noqa: PLC0415
-    from stampede.records.nearest import nearest_first  # noqa: PLC0415
+    from stampede.records.words import nearest_first  # noqa: PLC0415
 
     folder, variant = parse_side(text)
     summary = summary_of("compare", folder, results)

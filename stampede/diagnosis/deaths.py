@@ -25,11 +25,10 @@ from stampede.diagnosis.model import Bottleneck, Limit
 from stampede.evaluate.metrics.waiting import Answered
 from stampede.evaluate.read import OF_TRIAL, of_trial
 from stampede.evaluate.read.observation import Observation, read_containers
-from stampede.records.files import SERVED
-from stampede.records.folder import read_trial, trial_folder
-from stampede.records.plural import plural
+from stampede.records.folder import SERVED, read_trial, trial_folder
 from stampede.records.run import VariantRecord
 from stampede.records.summary import Summary
+from stampede.records.words import plural
 from stampede.report.spread import word_list
 from stampede.report.wording import number
 from stampede.servers.program import PROGRAMS

@@ -17,8 +17,7 @@ import numpy as np
 from stampede.evaluate.metrics.waiting import Answered, Segments, Times, at_least, read_answered, time_in
 from stampede.evaluate.read import OF_TRIAL, of_trial
 from stampede.evaluate.read.lab_time import HOST, clocks_of_hosts, corrected, put_clocks
-from stampede.records.files import ALONE, SERVED
-from stampede.records.folder import trial_folder
+from stampede.records.folder import ALONE, SERVED, trial_folder
 from stampede.records.summary import Summary
 
 # probe/stampede_probe/worker.py writes the lines; the column of the connection has the seconds, which end at the time,

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from stampede.evaluate.statistics.losses import Figures
 from stampede.records.folder import read_values, validated, write_whole
-from stampede.records.model import Record
+from stampede.records.model import Model
 from stampede.records.summary import Summary
 
 FILE = "diagnosis.json"
@@ -26,7 +26,7 @@ WITHIN_WORK: frozenset[Limit] = frozenset({"event-loop", "interpreter-lock", "th
 """The limits for which requests wait while they count as at work, so that overhead does not show these waits."""
 
 
-class Bottleneck(Record):
+class Bottleneck(Model):
     """What limits a service as it is served today.
 
     ``limit`` is a ``Limit``, or a word of a newer version. ``requests`` are the classes of requests that are known to
@@ -45,7 +45,7 @@ class Bottleneck(Record):
     sentences: list[str] = Field([], exclude=True, repr=False)
 
 
-class Diagnosis(Record):
+class Diagnosis(Model):
     """What is found of the way in which somebody's own service is served today, and whether to change something.
 
     ``bottlenecks`` has the limits that the sentences name, the limit that explains most of the lost time first.

@@ -10,7 +10,7 @@ from stampede.experiment.yaml_file import YamlFile
 from stampede.paths import EXPERIMENTS
 from stampede.records.mistakes import Wording
 from stampede.records.model import NAME_PATTERN
-from stampede.records.nearest import nearest_first
+from stampede.records.words import nearest_first
 from stampede.servers import KINDS
 from stampede.servers.base import CPUSET_PATTERN, RELEASE_PATTERN
 from stampede.typed import typed

@@ -22,8 +22,7 @@ from stampede.logs.durations import ASSUMED, HOW, NO_UNIT, DurationSource
 from stampede.logs.formats import KNOWN, UNITS, Formats
 from stampede.logs.reading import LoggedRequest, opened_log, without_durations
 from stampede.records.model import name_from
-from stampede.records.plural import plural
-from stampede.records.unprintable import UNPRINTABLE
+from stampede.records.words import UNPRINTABLE, plural
 from stampede.resources import Found
 
 MOST_CLASSES = 20

@@ -15,16 +15,16 @@ import numpy as np
 
 from stampede.evaluate.metrics import bursts
 from stampede.evaluate.metrics.families import FAMILIES
-from stampede.evaluate.metrics.metric import Family, percentile
+from stampede.evaluate.metrics.metric import percentile
 from stampede.evaluate.read.requests import Requests, simulated_requests
 from stampede.evaluate.statistics.estimates import Measured
 from stampede.evaluate.verdict.claims import conclude
 from stampede.predict.system import NotModelled, system_of
-from stampede.records.duration import in_seconds
 from stampede.records.folder import BadRun, read_run, read_values, validated, write_whole
 from stampede.records.predicted import PredictedCell, PredictedFigure, PredictedRun
 from stampede.records.run import SCHEMA, THEORY, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary
+from stampede.records.words import in_seconds
 from stampede.theory.model import QueueingSystem
 
 SIMULATED, LEAST_SIMULATED = 60, 10
@@ -127,15 +127,15 @@ def _trials(
 
 
 def _values(
-    trials: list[Requests], variant: VariantRecord, load: LoadRecord, families: Sequence[Family] = FAMILIES
+    trials: list[Requests], variant: VariantRecord, load: LoadRecord
 ) -> dict[tuple[str | None, str, str], list[float]]:
     """Return the values of each statistic that most simulated trials have, and of each percentile that all have."""
     found: dict[tuple[str | None, str, str], list[float]] = {}
     for trial in trials:
-        for family in families:
+        for family in FAMILIES:
             for finding in family.measure(trial, variant, load):
-                for (metric, stat), value in finding.stats.items():
-                    found.setdefault((finding.request_class, metric, stat), []).append(value)
+                for stat, value in finding.stats.items():
+                    found.setdefault((finding.request_class, finding.metric.name, stat), []).append(value)
     least = {key: len(trials) if percentile(key[-1]) is not None else len(trials) / 2 for key in found}
     return {key: values for key, values in found.items() if len(values) >= least[key]}
 

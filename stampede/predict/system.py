@@ -6,11 +6,10 @@ from math import sqrt
 
 import numpy as np
 
-from stampede.records.classes import Mean, Range, RequestClass
-from stampede.records.duration import in_seconds
-from stampede.records.queueing import EVEN
-from stampede.records.run import LoadRecord, VariantRecord, cores_named
+from stampede.records.classes import Between, Mean, RequestClass
+from stampede.records.run import EVEN, LoadRecord, VariantRecord, cores_named
 from stampede.records.traffic import TrafficClass, traffic_of_settings
+from stampede.records.words import in_seconds
 from stampede.theory import model
 from stampede.theory.model import Class, Closed, Constant, Open, QueueingSystem, Servers, Stalls, WorkStep, WrongModel
 
@@ -205,11 +204,11 @@ def _arrivals(asked: TrafficClass, lasts_s: float) -> model.Arrivals:
 
 
 def distribution(
-    takes: float | Range | Mean | list[float], share: float = 1.0, late_s: float = 0.0
+    takes: float | Between | Mean | list[float], share: float = 1.0, late_s: float = 0.0
 ) -> model.Distribution:
     """Return durations for the simulator: a share of each of them, and up to ``late_s`` more."""
     match takes:
-        case Range(least=least, most=most):
+        case Between(least=least, most=most):
             return model.Uniform(least * share, most * share + late_s)
         case Mean(mean=mean):
             return model.Exponential(mean * share)

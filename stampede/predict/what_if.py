@@ -9,8 +9,7 @@ import numpy.typing as npt
 from stampede.evaluate.metrics.waiting import Answered
 from stampede.predict.options import MOST_REPLICAS, OPTION_KINDS, OptionKind
 from stampede.predict.system import servers_of
-from stampede.records.queueing import GTHREAD_CONNECTIONS, Queueing
-from stampede.records.run import LoadRecord, VariantRecord
+from stampede.records.run import GTHREAD_CONNECTIONS, LoadRecord, Queueing, VariantRecord
 from stampede.theory import COMPILED
 from stampede.theory.model import Class, Constant, QueueingSystem, Recorded, WorkStep
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
-from stampede.records.files import GENERATOR, OBSERVATIONS, POINTS, SERVED
-from stampede.records.folder import BadRun, read_bounded, write_whole
+from stampede.records.folder import GENERATOR, OBSERVATIONS, POINTS, SERVED, BadRun, read_bounded, write_whole
 
 MANIFEST = "manifest.sha256"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")

@@ -8,10 +8,10 @@ from typing import Literal, Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
-from stampede.records.model import Record
+from stampede.records.model import Model
 
 
-class Measure(Record):
+class Measure(Model):
     """A statistic of one metric, for one class of request or for all classes together (None)."""
 
     request_class: str | None = Field(None, description="The class of request; left out: all classes together.")
@@ -26,14 +26,14 @@ class Quantity(Measure):
     load: str | None = None
 
 
-class Curve(Record):
+class Curve(Model):
     """A picture of how a setting changes statistics: one panel for each statistic, with the setting along the axis."""
 
     over: str = Field(description="The setting that is drawn along the axis.")
     values: list[Measure] = Field(min_length=1)
 
 
-class Published(Record):
+class Published(Model):
     """What a source published for one variant: statistics of one metric, requests by worker, or steps of a burst."""
 
     variant: str
@@ -61,7 +61,7 @@ class Published(Record):
         return [step / self.divided_by for step in self.completion_times]
 
 
-class Claim(Record):
+class Claim(Model):
     """A sentence with a test: a measured value, or the ratio of two measured values, is compared with a bound."""
 
     says: str = Field(description="The claim as a sentence.")

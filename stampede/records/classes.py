@@ -10,21 +10,14 @@ from urllib.parse import quote
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
-from stampede.records.model import Model, Name, Record
+from stampede.records.model import Model, Name
 
 Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 Short = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
 
 
-class Range(Record):
-    """Durations in seconds of which every length between two ends is as likely, as theory simulates them."""
-
-    least: float
-    most: float
-
-
-class Between(Range):
-    """Durations of which every length between two ends is as likely."""
+class Between(Model):
+    """Durations in seconds of which every length between two ends is as likely."""
 
     least: Short
     most: Seconds
@@ -42,7 +35,7 @@ class Mean(Model):
     mean: Seconds
 
 
-Takes = float | Range | Mean | list[float]
+Takes = float | Between | Mean | list[float]
 """How long requests take: a constant, between two ends, exponential, or one of these durations, each as likely."""
 
 
@@ -203,7 +196,7 @@ class RequestClass(Arrivals):
 def spread_s(takes: Takes) -> tuple[float, float, float]:
     """Return of durations in seconds the one that a tenth do not exceed, the mean, and the longest (or the mean)."""
     match takes:
-        case Range(least=least, most=most):
+        case Between(least=least, most=most):
             return least + 0.1 * (most - least), (least + most) / 2, most
         case Mean(mean=mean):
             return 0.105 * mean, mean, mean
@@ -291,23 +284,17 @@ LoadClasses = Annotated[dict[Name, LoadClass], Field(min_length=1, max_length=20
 OwnRequestClasses = Annotated[dict[Name, OwnRequestClass], Field(min_length=1, max_length=20)]
 
 
-def as_json(classes: Mapping[str, RequestClass]) -> str:
-    """Return classes as JSON, for the setting of a load."""
-    said = {name: of.model_dump(mode="json", exclude_defaults=True) for name, of in classes.items()}
-    return json.dumps(said, separators=(",", ":"))
-
-
-def own_as_json(asked: OwnRequest | Mapping[str, OwnRequest]) -> str:
-    """Return a login, or classes, of requests to an own application as JSON, for the setting of a load.
+def as_json(asked: Model | Mapping[str, Model]) -> str:
+    """Return a login, or classes of requests, as JSON for the setting of a load.
 
     Headers and bodies are percent-encoded where a character does not fit into an env file.
     """
-    said = _fitting(asked) if isinstance(asked, OwnRequest) else {name: _fitting(of) for name, of in asked.items()}
+    said = {name: _fitting(of) for name, of in asked.items()} if isinstance(asked, Mapping) else _fitting(asked)
     return json.dumps(said, separators=(",", ":"))
 
 
-def _fitting(asked: OwnRequest) -> dict[str, Any]:
-    said = asked.model_dump(exclude_defaults=True)
+def _fitting(asked: Model) -> dict[str, Any]:
+    said = asked.model_dump(mode="json", exclude_defaults=True)
     if "body" in said:
         said["body"] = quote(said["body"], safe=_FITS)
     for part in {"headers", "form"} & said.keys():

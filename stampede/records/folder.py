@@ -14,12 +14,22 @@ from pydantic import ValidationError
 from stampede.errors import WrongUse
 from stampede.foreign import read_bytes
 from stampede.records.mistakes import explain, placed, unread
-from stampede.records.model import Record
+from stampede.records.model import Model
 from stampede.records.run import SCHEMA, Run, TrialRecord
 from stampede.records.summary import Summary
-from stampede.records.unprintable import OBEYED
+from stampede.records.words import OBEYED
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=Model)
+POINTS = "points*.json.gz"
+"""The names of the files with a trial's raw points. Each file has the requests of one generator."""
+SERVED = "served-*.csv"
+"""The names of the files that say which worker served which request of somebody's own application."""
+ALONE = "alone.json"
+"""The file of a trial that has the response times of single requests before the load, in ms, by class."""
+OBSERVATIONS = ("*.before.txt", "*.after.txt")
+"""The names of the files with observations of containers."""
+GENERATOR = "k6-processor*.txt"
+"""The names of the files that say how long each k6 waited for a processor."""
 MOST_BYTES = 64 * 2**20
 """A record, a summary or a manifest may have so many bytes."""
 
@@ -52,7 +62,7 @@ def read_trial(folder: Path) -> TrialRecord:
     return _read(folder / "trial.json", TrialRecord)
 
 
-def write_record(path: Path, record: Record) -> None:
+def write_record(path: Path, record: Model) -> None:
     """Write a record as JSON, whole or not at all."""
     values = {"schema": SCHEMA, **record.model_dump(mode="json")}
     write_whole(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

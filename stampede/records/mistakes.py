@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from stampede.records.classes import HEADER_PATTERN, KEYS_PATTERN, METHOD_PATTERN, PATH_PATTERN
 from stampede.records.model import ADDRESS_PATTERN, NAME_PATTERN
-from stampede.records.nearest import nearest_first
+from stampede.records.words import nearest_first
 
 Place = tuple[str | int, ...]
 """The keys that lead to a value of the file."""

@@ -22,11 +22,7 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Record(Model):
-    """A model that is read back from a file of a run."""
-
-
-class TrialPart(Record):
+class TrialPart(Model):
     """What is said of one trial, or of a part of one: a variant under a load, and the number of the trial."""
 
     variant: str

@@ -4,12 +4,12 @@ from functools import cached_property
 
 from pydantic import Field
 
-from stampede.records.model import Record
+from stampede.records.model import Model
 from stampede.records.run import THEORY
 from stampede.records.summary import NotPredicted
 
 
-class PredictedFigure(Record):
+class PredictedFigure(Model):
     """One statistic of a variant under a load; ``request_class`` None: of all classes together.
 
     In 95 of 100 simulated runs, the median of the run's trials lies between ``low`` and ``high``.
@@ -23,7 +23,7 @@ class PredictedFigure(Record):
     high: float
 
 
-class PredictedCell(Record):
+class PredictedCell(Model):
     """What theory predicts of a variant under a load.
 
     ``completion_times`` has the median, low and high of when each request of a burst is answered, in ms.
@@ -36,7 +36,7 @@ class PredictedCell(Record):
     completion_times: list[tuple[float, float, float]] = Field([])
 
 
-class PredictedRun(Record):
+class PredictedRun(Model):
     """predicted.json. ``theory``: the version that predicted; ``settings``: a hash of all that it follows from."""
 
     theory: int = THEORY

@@ -7,8 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from stampede.records.claims import Claim, Curve, Published
-from stampede.records.model import ADDRESS_PATTERN, Record, TrialPart
-from stampede.records.queueing import Queueing
+from stampede.records.model import ADDRESS_PATTERN, Model, TrialPart
 from stampede.records.traffic import Traffic
 
 SCHEMA = 2
@@ -27,8 +26,12 @@ SMALL_BURST = 50
 TABLED_BURST = 12
 """If a burst has at most this many requests, tables show every request, too."""
 
+GTHREAD_CONNECTIONS = 1000
+"""How many connections a gthread worker of gunicorn holds if its settings do not say it."""
+EVEN, FORK_ORDER = "even", "fork-order"
 
-class Image(Record):
+
+class Image(Model):
     """A container image that took part in the run; ``stand_in``: what it was built from, as no registry was reached.
 
     A registry knows it by its ``digests``; images that were built here have none. The names of Python packages begin
@@ -43,7 +46,7 @@ class Image(Record):
     programs: dict[str, str] = Field({})
 
 
-class Host(Record):
+class Host(Model):
     """The machine on which the run was measured."""
 
     cpu: str
@@ -64,7 +67,7 @@ def cores_named(cpuset: str) -> int:
     return sum(int(last or first) - int(first) + 1 for first, last in ends)
 
 
-class RunMachine(Record):
+class RunMachine(Model):
     """One of the machines of a run: what ran on it, and which cores its containers could use (empty: all).
 
     Its ``role`` is ``servers``, ``load`` or ``both``.
@@ -81,14 +84,43 @@ class RunMachine(Record):
         return cores_named(self.cpuset) or self.host.cores
 
 
-class Git(Record):
+class Git(Model):
     """The state of the lab's own files."""
 
     commit: str
     dirty: bool
 
 
-class VariantRecord(Record):
+class Queueing(Model):
+    """How one worker queues requests.
+
+    ``threads`` is how many requests it serves at once, ``max_connections`` how many it accepts; None: without a limit.
+    On a ``loop``, requests that compute or call another service hold up all others of the worker; ``blocks_loop``:
+    requests that sleep do, too. A loop that ``sweeps_backlog`` accepts all connections that wait when it wakes.
+    ``race`` says who wins a connection that several workers want: the workers in the order of forking
+    (``fork-order``), or all with the same chance (``even``); a worker that ``hesitates`` lets idle workers win.
+    ``keeps_idle``: the balancer may keep idle connections open; a worker that ``closes_idle_when_full`` closes them
+    when its last thread becomes busy. ``missing`` is what theory lacks to simulate such workers.
+    """
+
+    threads: int | None = None
+    max_connections: int | None = None
+    loop: bool = False
+    blocks_loop: bool = False
+    sweeps_backlog: bool = False
+    race: str = FORK_ORDER
+    hesitates: bool = False
+    keeps_idle: bool = False
+    closes_idle_when_full: bool = False
+    missing: str | None = None
+
+    @property
+    def has_inner_queue(self) -> bool:
+        """Whether a busy worker accepts requests, so that they wait where no other worker can take them."""
+        return self.threads is None or self.max_connections is None or self.max_connections > self.threads
+
+
+class VariantRecord(Model):
     """A variant as it was requested, with the number of workers that its requests should be spread over.
 
     ``accept``: the workers of one container share a listening socket (``shared``), or each has its own
@@ -129,7 +161,7 @@ class VariantRecord(Record):
         return threads if type(threads) is int else None
 
 
-class ClientRecord(Record):
+class ClientRecord(Model):
     """A client that ran beside k6, as it was requested, with its environment; it connects to the server or balancer."""
 
     script: str
@@ -137,7 +169,7 @@ class ClientRecord(Record):
     through_balancer: bool = False
 
 
-class RelativeRate(Record):
+class RelativeRate(Model):
     """A rate: ``times`` times the capacity that variant ``of`` showed under load ``under`` in the same round."""
 
     times: float
@@ -153,7 +185,7 @@ USER_SERVICE, REPLAY = "user-service.js", "replay.js"
 """The scripts that send requests to somebody's own application: classes of requests, and the requests of a log."""
 
 
-class LoadRecord(Record):
+class LoadRecord(Model):
     """A load as it was requested; ``settings`` is the environment of the load's script.
 
     ``generators`` k6 containers shared it. ``api`` has the settings of the service that the servers call, times in
@@ -232,7 +264,7 @@ class LoadRecord(Record):
         return self.script in (USER_SERVICE, REPLAY)
 
 
-class SourceRecord(Record):
+class SourceRecord(Model):
     """Where published figures come from. ``address`` is where the article can be read; None: it was not found."""
 
     title: str
@@ -242,7 +274,7 @@ class SourceRecord(Record):
     unknown: list[str] = Field([])
 
 
-class Run(Record):
+class Run(Model):
     """run.json: what was measured, on which machine, and how the run ended.
 
     ``machines`` is empty if everything ran on one machine, which is then ``host``; otherwise ``host`` is the first
@@ -318,7 +350,7 @@ class Run(Record):
         return f"{len(self.machines)} machines: {', '.join(named)}; the first is a {self.host.cpu}"
 
 
-class Seconds(Record):
+class Seconds(Model):
     """How long each step of a trial took, in seconds. None: the trial ended before this step did."""
 
     up: float | None = None
@@ -328,7 +360,7 @@ class Seconds(Record):
     collect: float | None = None
 
 
-class Calibration(Record):
+class Calibration(Model):
     """How long requests that compute (as ``cpu`` says) take when they are sent one at a time, before the load.
 
     ``call_us`` is the length of the calls with which a request holds the interpreter lock; None: it really computes.
@@ -357,7 +389,7 @@ class Calibration(Record):
         return self.service_time_ms * (1 - ALONE_ALLOWED) <= median(self.alone_ms) <= longest_ms * (1 + ALONE_ALLOWED)
 
 
-class Exchange(Record):
+class Exchange(Model):
     """A question to a machine for its time: asked and answered by the lab's clock, told by its own; epoch seconds."""
 
     asked: float
@@ -365,7 +397,7 @@ class Exchange(Record):
     answered: float
 
 
-class MachineRecord(Record):
+class MachineRecord(Model):
     """What one machine did in a trial, its state as in the trial's record, and what its clock told.
 
     ``hosts`` are the host names of its containers, as workers name themselves (``host:pid``), and ``generators`` its
@@ -381,7 +413,7 @@ class MachineRecord(Record):
     pressure_during: float | None = None
 
 
-class ContainerLog(Record):
+class ContainerLog(Model):
     """How many bytes of a container's output the engine kept, and had at first; ``cut``: not the beginning."""
 
     kept: int

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from stampede.records.claims import Quantity
-from stampede.records.model import Record, TrialPart
+from stampede.records.model import Model, TrialPart
 
 Verdict = Literal["valid", "suspect", "invalid"]
 ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
@@ -53,7 +53,7 @@ def suspect_trials(trials: Iterable[TrialValidity], of: str = "") -> str:
     return f"{count} of {len(verdicts)} trials{whose} {'is' if count == 1 else 'are'} suspect" if count else ""
 
 
-class Validity(Record):
+class Validity(Model):
     """The verdict on a run: that on its worst trial. ``of_run`` are the reasons that are about no single trial.
 
     ``notes`` are those of the ``reasons`` that are findings, and no doubt about the run.
@@ -70,7 +70,7 @@ class Validity(Record):
         return [reason for reason in self.reasons if reason not in self.notes]
 
 
-class Estimate(Record):
+class Estimate(Model):
     """One number with its doubt, as published, predicted and measured: from ``n`` rows in ``trials`` trials.
 
     ``request_class`` is None for all classes together. ``measured`` is the median of ``values``, by the trial's number,
@@ -132,7 +132,7 @@ class CounterRow(TrialPart):
     counts: dict[str, int]
 
 
-class ClaimRow(Record):
+class ClaimRow(Model):
     """A claim with its measured value and verdict. ``reason`` says why it is undecided or invalid.
 
     ``suspect``: the verdict rests on a suspect trial, and ``doubt`` is the main reason to doubt this trial.
@@ -158,7 +158,7 @@ class ClaimRow(Record):
         return self.verdict in ("reproduced", "not reproduced")
 
 
-class PublishedFigure(Record):
+class PublishedFigure(Model):
     """One published figure and the measured figure. ``ratio`` is the measured divided by the published figure.
 
     ``stat`` is a statistic or, for a staircase, which answer of a burst the figure is for: 1st, 2nd, 3rd … ``pooled``:
@@ -182,7 +182,7 @@ class PublishedFigure(Record):
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
-class PublishedRow(Record):
+class PublishedRow(Model):
     """Published figures of one metric with their common verdict.
 
     ``reason``, ``suspect`` and ``doubt`` are those of ClaimRow. ``completion_times``: the figures are the response
@@ -203,7 +203,7 @@ class PublishedRow(Record):
     figures: list[PublishedFigure]
 
 
-class Reversal(Record):
+class Reversal(Model):
     """Two variants in another order than published: ``larger`` has the larger figure only in the article."""
 
     load: str
@@ -214,7 +214,7 @@ class Reversal(Record):
     smaller: str
 
 
-class ArticleOrder(Record):
+class ArticleOrder(Model):
     """In how many of the pairs of variants that can be told apart the order is as published."""
 
     verdict: ArticleVerdict
@@ -223,7 +223,7 @@ class ArticleOrder(Record):
     reversals: list[Reversal]
 
 
-class ArticleConclusion(Record):
+class ArticleConclusion(Model):
     """How many of the claims about variants with published figures hold, fail, and are undecided or invalid."""
 
     verdict: ArticleVerdict
@@ -233,7 +233,7 @@ class ArticleConclusion(Record):
     undecided: int
 
 
-class ArticleFigures(Record):
+class ArticleFigures(Model):
     """How many published figures are within the tolerance, within it but for the floor, and so on.
 
     ``short``: the run had too few requests for them.
@@ -252,7 +252,7 @@ class ArticleFigures(Record):
         return self.within + self.floor + self.contradicted + self.short + self.undecided + self.invalid
 
 
-class Floor(Record):
+class Floor(Model):
     """How much more a request costs in the article than in this run, while nobody waits, computed from ``variants``.
 
     ``ms`` is how much more the median request costs, and ``p90_ms`` the request that nine of ten cost less than.
@@ -267,7 +267,7 @@ class Floor(Record):
     variants: list[str]
 
 
-class Article(Record):
+class Article(Model):
     """An article judged as a whole. ``conclusion`` is None if no claim is about its variants alone."""
 
     order: ArticleOrder
@@ -276,7 +276,7 @@ class Article(Record):
     floors: list[Floor]
 
 
-class CompletionTimesRow(Record):
+class CompletionTimesRow(Model):
     """The response times of a burst in ms, in order of completion, as published and measured.
 
     ``low`` and ``high`` are the intervals of the medians over trials; None: there are fewer than two trials. They are
@@ -292,7 +292,7 @@ class CompletionTimesRow(Record):
     high: list[float] | None
 
 
-class NotPredicted(Record):
+class NotPredicted(Model):
     """A variant under a load that theory cannot simulate, and which mechanism is missing."""
 
     variant: str
@@ -318,7 +318,7 @@ class TrialClocks(TrialPart):
     hosts: dict[str, tuple[float, float, float]]
 
 
-class Summary(Record):
+class Summary(Model):
     """All results of one run.
 
     ``completion_times`` has rows only if requests came in bursts.

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from stampede.evaluate.metrics.metric import percentile
 from stampede.evaluate.statistics.stopping import ENOUGH, has_interval
 from stampede.records.claims import Claim
-from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import ClaimRow, Summary
+from stampede.records.words import plural
 from stampede.report.spread import claim_values, spread
 from stampede.report.wording import claim_subject, number, short_figure, suspect_of, unit_suffix
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from stampede.evaluate.statistics.stopping import LEAST
-from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import Article, Floor, Summary
+from stampede.records.words import plural
 from stampede.report.spread import word_list
 from stampede.report.tables import Table
 from stampede.report.wording import capitalised, metric_phrase, number, plain_name, shortened

@@ -9,9 +9,9 @@ from stampede.evaluate.metrics.metric import TIME_STATISTICS, percentile
 from stampede.evaluate.statistics.stopping import has_interval
 from stampede.evaluate.verdict.validity import trial_name
 from stampede.records.claims import Claim, Quantity
-from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import ClaimRow, PublishedRow, Summary, suspect_trials
+from stampede.records.words import plural
 
 
 def trials_phrase(summary: Summary) -> str:

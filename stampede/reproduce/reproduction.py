@@ -10,7 +10,7 @@ from pydantic import Field
 
 from stampede.paths import ROOT
 from stampede.records.folder import BadRun, read_run, read_summary, write_whole
-from stampede.records.model import Record
+from stampede.records.model import Model
 from stampede.records.run import METHOD
 from stampede.records.summary import Article, PublishedFigure
 from stampede.report.article import article_sentence
@@ -32,7 +32,7 @@ class Figure(PublishedFigure):
     within: float
 
 
-class Reproduced(Record):
+class Reproduced(Model):
     """What one experiment's run says. ``claims`` counts the verdicts on claims.
 
     ``judged`` is the verdict on the article, and ``sentence`` is the same in words; None: nothing was published.
@@ -59,7 +59,7 @@ class Reproduced(Record):
         return (self.sentence or "").partition(": ")[2]
 
 
-class Reproduction(Record):
+class Reproduction(Model):
     """What the runs of one machine say, an element for each experiment."""
 
     experiments: list[Reproduced]

@@ -5,10 +5,10 @@ from itertools import chain
 
 from pydantic import Field
 
-from stampede.records.model import Record
-from stampede.records.plural import plural
+from stampede.records.model import Model
 from stampede.records.run import Run
 from stampede.records.summary import Summary
+from stampede.records.words import plural
 from stampede.report.article import article_tables
 from stampede.report.markdown import markdown_table
 from stampede.report.tables import COUNTS, Table
@@ -26,7 +26,7 @@ MOST_DOUBTS = 6
 """How many kinds of reasons to doubt a run a page names."""
 
 
-class ShownTable(Record):
+class ShownTable(Model):
     """A table of a page: a name for each column, and in each row a cell for each column. ``note`` explains it."""
 
     title: str
@@ -35,7 +35,7 @@ class ShownTable(Record):
     note: str = ""
 
 
-class Shown(Record):
+class Shown(Model):
     """What a page shows of a run. ``about`` says when, where and with which versions the run was measured.
 
     ``further`` has tables of other runs, such as a longer one. They stay when a newer run takes the place of this one.

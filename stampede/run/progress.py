@@ -11,8 +11,8 @@ from rich.text import Text
 
 from stampede.docker.commands import Say
 from stampede.plan import Plan, timing
-from stampede.records.plural import plural
 from stampede.records.run import TrialRecord
+from stampede.records.words import plural
 from stampede.terminal import say, talk, time_in_words
 
 WORD_EVERY_S = 60

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from stampede.records.queueing import EVEN, Queueing
+from stampede.records.run import EVEN, Queueing
 from stampede.servers.base import Replaced, Variant
 from stampede.servers.unreleased import Unreleased
 

@@ -10,9 +10,8 @@ from pydantic import Field, model_validator
 from stampede.evaluate.read.observation import APP_PORTS
 from stampede.paths import SERVERS
 from stampede.records.model import Model
-from stampede.records.nearest import nearest_first
-from stampede.records.queueing import Queueing
-from stampede.records.run import VariantRecord
+from stampede.records.run import Queueing, VariantRecord
+from stampede.records.words import nearest_first
 from stampede.servers.program import PROGRAMS
 from stampede.servers.services import services, variables_of
 from stampede.servers.unreleased import Unreleased

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
-from stampede.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
+from stampede.records.run import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
 from stampede.servers.asgi import AsgiApplication
 from stampede.servers.base import Release, Replaced, Threads, WsgiApp, lock_problems
 from stampede.servers.program import GUNICORN, IDLE_THREAD

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from stampede.records.queueing import GTHREAD_CONNECTIONS
+from stampede.records.run import GTHREAD_CONNECTIONS
 
 Setting = str | int | bool
 MOST_THREADS = 512

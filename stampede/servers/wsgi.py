@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from stampede.evaluate.read.observation import APP_PORTS
-from stampede.records.queueing import EVEN, GTHREAD_CONNECTIONS, Queueing
+from stampede.records.run import EVEN, GTHREAD_CONNECTIONS, Queueing
 from stampede.servers import base
 from stampede.servers.base import Release, Replaced, Threads, Variant, WsgiApp
 from stampede.servers.program import UWSGI

@@ -8,7 +8,7 @@ import typer
 
 from stampede.errors import WrongUse
 from stampede.paths import RESULTS
-from stampede.records.plural import plural
+from stampede.records.words import plural
 from stampede.run.measuring import print_measured
 from stampede.run.options import JsonKeys, Limits, LogFormat, MeasureOptions, Results, measure_options
 from stampede.terminal import out, say

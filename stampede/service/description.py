@@ -13,11 +13,11 @@ from stampede.errors import WrongUse
 from stampede.experiment.yaml_file import YamlFile
 from stampede.foreign import read_text
 from stampede.predict.options import MOST_REPLICAS
-from stampede.records.classes import METHOD_PATTERN, PATH_PATTERN, Login, OwnRequestClasses, own_as_json
+from stampede.records.classes import METHOD_PATTERN, PATH_PATTERN, Login, OwnRequestClasses, as_json
 from stampede.records.mistakes import Wording
 from stampede.records.model import Model
-from stampede.records.nearest import nearest_first
-from stampede.records.queueing import GTHREAD_CONNECTIONS
+from stampede.records.run import GTHREAD_CONNECTIONS
+from stampede.records.words import nearest_first
 from stampede.servers.base import RELEASE_PATTERN, Balance, Cpus, MemoryMib, Release, UpstreamKeepalive
 from stampede.servers.program import GRANIAN_BACKLOG, MOST_THREADS, PROGRAMS, UWSGI, Workers
 from stampede.typed import typed
@@ -246,7 +246,7 @@ class UserService(Model):
     def _can_be_measured(self) -> Self:
         if bool(self.requests) == bool(self.replay):
             raise ValueError("give either requests or replay: what people ask for")
-        if (length := len(own_as_json(self.requests))) > MOST_ASKED:
+        if (length := len(as_json(self.requests))) > MOST_ASKED:
             raise ValueError(f"requests have {length:,} characters in all, but k6 can be told only {MOST_ASKED:,}")
         there = self.served.release
         if self.application.folder and self.served.server == "uwsgi" and there != UWSGI.release:

@@ -26,14 +26,13 @@ from stampede.errors import LabError, WrongUse
 from stampede.experiment.model import Experiment, Load
 from stampede.logs.access_log import MOST_CLASSES, class_name, read_requests, route_of
 from stampede.plan import timing
-from stampede.records.classes import PATH_PATTERN, OwnRequestClass, own_as_json
+from stampede.records.classes import PATH_PATTERN, OwnRequestClass, as_json
 from stampede.records.folder import read_trial, trial_folder, write_whole
 from stampede.records.mistakes import reason_of
 from stampede.records.model import name_from
-from stampede.records.nearest import nearest_first
-from stampede.records.plural import plural
 from stampede.records.run import REPLAY, TODAY, USER_SERVICE
 from stampede.records.summary import Summary
+from stampede.records.words import nearest_first, plural
 from stampede.run.machine_lock import machine_lock
 from stampede.run.measuring import measure_quietly
 from stampede.run.options import MeasureOptions, RunRequest
@@ -308,9 +307,9 @@ def experiment_of(
     if replay:
         script, classes, further = REPLAY, replay.classes, {"users_max": replay.users_max}
         duration = {name: f"{min(most_s, replay.lasts_s)}s" for name, most_s in REPLAY_LASTS_S.items()}
-    settings = {"classes": own_as_json(classes), **further}
+    settings = {"classes": as_json(classes), **further}
     if service.login:
-        settings["login"] = own_as_json(service.login)
+        settings["login"] = as_json(service.login)
     asked = {"script": script, "settings": settings, "duration": duration}
     try:
         load = Load.model_validate(asked)

@@ -17,7 +17,7 @@ from stampede.errors import WrongUse
 from stampede.predict.options import KINDS as KINDS_OF_WAYS
 from stampede.predict.options import MOST_REPLICAS, OptionKind, gthread
 from stampede.records.mistakes import reason_of
-from stampede.records.queueing import GTHREAD_CONNECTIONS, Queueing
+from stampede.records.run import GTHREAD_CONNECTIONS, Queueing
 from stampede.servers import KINDS
 from stampede.servers.asgi import Asgi
 from stampede.servers.base import SERVER_MIB, Variant

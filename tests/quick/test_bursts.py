@@ -6,28 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inline_snapshot import snapshot
 
-from stampede.evaluate.metrics import bursts, times
+from stampede.evaluate.metrics import bursts
 from stampede.evaluate.metrics.bursts import ordinal
-from stampede.evaluate.metrics.workers import labels
-from stampede.evaluate.statistics.estimates import TrialValues, completion_times
+from stampede.evaluate.metrics.requests import TIME_FAMILY
+from stampede.evaluate.statistics.estimates import TrialValues, measure_cells
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.records.claims import Published
 from stampede.records.run import LoadKind, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
 from stampede.report.markdown import markdown
 from stampede.report.wording import figures_phrase, published_quantity
-from tests.in_memory import (
-    conclude,
-    judged,
-    measure,
-    measured_cells,
-    opened_trial,
-    page_of,
-    printed,
-    trial_of,
-)
+from tests.in_memory import conclude, judged, measure, measured_cells, opened_trial, page_of, printed, trial_of
 from tests.synthetic import Request, run_record
+from tests.wrong import listed
 
 
 def load(size: int | str, **settings: str) -> LoadRecord:
@@ -79,54 +72,35 @@ def published(*steps: float, within: float = 0.1, divided_by: float = 1) -> Publ
     )
 
 
-@pytest.mark.parametrize(
-    ("size", "burst", "stairs"),
-    [("10", 10, True), ("50", 50, True), ("51", 51, False), ("0", None, False), ("many", None, False)],
-)
-def test_a_load_says_how_many_requests_it_sends_at_once(size: str, burst: int | None, stairs: bool) -> None:
-    assert (load(size).burst, load(size).has_small_bursts) == (burst, stairs)
-
-
-def test_the_kind_of_a_load_is_that_of_the_record_and_not_guessed_from_its_settings() -> None:
+def test_a_load_says_how_many_requests_it_sends_at_once() -> None:
+    """Its kind is that of the record, and not guessed from its settings. A crash has what comes before and after it."""
+    found = {size: (load(size).burst, load(size).has_small_bursts) for size in ("10", "50", "51", "0", "many")}
     settings = {"BURST": "4", "CRASH_AFTER_S": "1", "BEFORE": "5", "AFTER": "5"}
+    kinds: tuple[LoadKind, ...] = ("burst", "crash", "steady")
 
-    def of_kind(kind: LoadKind) -> tuple[int | None, bool]:
-        load = LoadRecord(name="mix", script="mine.js", kind=kind, duration="20s", settings=settings)
-        return load.burst, load.crashes
-
-    assert of_kind("burst") == (4, False)
-    assert of_kind("crash") == (11, True), "with what comes before and after the crash"
-    assert of_kind("steady") == (None, False)
-    settings |= {"AFTER": "many"}
-    assert of_kind("crash") == (None, True)
+    assert found == {"10": (10, True), "50": (50, True), "51": (51, False), "0": (None, False), "many": (None, False)}
+    loads = [LoadRecord(name="mix", script="mine.js", kind=kind, duration="20s", settings=settings) for kind in kinds]
+    assert [(each.burst, each.crashes) for each in loads] == [(4, False), (11, True), (None, False)]
+    assert loads[1].model_copy(update={"settings": settings | {"AFTER": "many"}}).burst is None
 
 
 def steps_of(requests: list[Request], load: LoadRecord) -> list[float]:
     """Return the completion times of a trial under a load."""
     with opened_trial(requests, load=load) as (rows, trial):
-        return [time for [found] in completion_times(rows, [trial]).values() for time in found]
-
-
-CRASH = LoadRecord(
-    name="mix",
-    script="crash.js",
-    kind="crash",
-    duration="60s",
-    settings={"BEFORE": "2", "CRASH_AFTER_S": "1", "AFTER": "1"},
-)
+        return [time for [found] in measure_cells(rows, [trial])[1].values() for time in found]
 
 
 @pytest.mark.parametrize(
-    ("requests", "under"),
-    [
-        (one_by_one(), LoadRecord(name="mix", script="users.js", duration="60s", settings={"USERS": "4"})),
-        (one_by_one(error="status 502"), CRASH),
-    ],
+    ("requests", "kind"), [(one_by_one(), "steady"), (one_by_one(error="status 502"), "crash")],
     ids=["another kind", "nothing answered"],
-)
-def test_there_are_no_figures_of_bursts(requests: list[Request], under: LoadRecord) -> None:
+)  # fmt: skip
+def test_there_are_no_figures_of_bursts(requests: list[Request], kind: LoadKind) -> None:
+    settings = {"BEFORE": "2", "CRASH_AFTER_S": "1", "AFTER": "1"}
+    under = LoadRecord(name="mix", script="mine.js", kind=kind, duration="60s", settings=settings)
+
     assert measure(requests, bursts.FAMILY, load=under) == {}
     assert steps_of(requests, under) == []
+    assert steps_of(one_by_one(), under) == [], "nobody knows what a crash held up"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +173,7 @@ def test_steps_of_several_trials_are_medians_with_an_interval() -> None:
 
 def test_the_requests_of_a_burst_say_nothing_about_another_burst() -> None:
     """Two equal bursts: their p50 has no interval in one trial, and a point in two."""
-    cells = measured_cells(one_by_one(), times.FAMILY, load=load(4))
+    cells = measured_cells(one_by_one(), TIME_FAMILY, load=load(4))
     twice = {cell: [trial, trial._replace(trial=2)] for cell, [trial] in cells.items()}
 
     found = [
@@ -210,76 +184,56 @@ def test_the_requests_of_a_burst_say_nothing_about_another_burst() -> None:
     assert [(row.measured, row.low, row.high) for row in found if row] == [(2500, None, None), (2500, 2500, 2500)]
 
 
-def test_large_bursts_have_no_steps() -> None:
-    _, found = staircases([1000] * 60, size=60, published=[published(1000)])
+def test_published_steps_are_compared_one_by_one_with_the_whole_interval() -> None:
+    """Staircases of another length cannot be compared, and large bursts have no steps."""
+    differing = [STEPS, [*STEPS[:3], 5000]] * 3
+    cases: list[tuple[Sequence[Sequence[float]], Sequence[float]]] = [
+        *(([STEPS] * 5, steps) for steps in (STEPS, [1000, 2000, 3000, 4500], [400, 2000, 3000, 5000])),
+        (differing, STEPS), ([STEPS], [1000, 2000]), ([STEPS], [1000] * 10), ([STEPS[:3]], [1000] * 4),
+        ([[1000] * 60], [1000]),
+    ]  # fmt: skip
 
-    assert found.completion_times == []
-    assert [(one.verdict, one.reason) for one in found.published] == [
-        ("undecided", "mix has no bursts of at most 50 requests")
-    ]
+    def judged(trials: Sequence[Sequence[float]], steps: Sequence[float]) -> str:
+        run, found = staircases(*trials, published=[published(*steps)], size=max(4, len(trials[0])))
+        [row] = found.published
+        assert (row.metric, row.completion_times) == ("response_time", True)
+        assert [(one.stat, one.unit, one.published) for one in row.figures] == [
+            (ordinal(place), "ms", step) for place, step in enumerate(steps, start=1)
+        ]
+        assert published_quantity(run, row) == "one: response time of all requests, in order of completion"
+        stairs = ", ".join(f"{ms:g}" for of in found.completion_times for ms in of.measured) or "no steps"
+        return f"{stairs}: {row.verdict}; {figures_phrase(row)}; {row.reason}"
 
-
-@pytest.mark.parametrize(
-    ("steps", "verdict", "figures"),
-    [
-        ((1000, 2000, 3000, 4000), "reproduced", "4 of 4 within 10 %"),
-        ((1000, 2000, 3000, 4500), "contradicted", "3 of 4 within 10 %; contradicted: 4th 0.89"),
-        ((400, 2000, 3000, 5000), "contradicted", "2 of 4 within 10 %; contradicted: 1st 2.50, 4th 0.80"),
-    ],
-)
-def test_published_steps_are_compared_one_by_one(steps: tuple[float, ...], verdict: str, figures: str) -> None:
-    run, found = staircases(*[STEPS] * 5, published=[published(*steps)])
-
-    [row] = found.published
-    assert (row.verdict, row.reason, row.metric, row.completion_times) == (verdict, None, "response_time", True)
-    assert [one.stat for one in row.figures] == ["1st", "2nd", "3rd", "4th"]
-    assert [(one.unit, one.published) for one in row.figures] == [("ms", step) for step in steps]
-    assert figures_phrase(row) == figures
-    assert published_quantity(run, row) == "one: response time of all requests, in order of completion"
-
-
-def test_published_steps_are_compared_with_the_whole_interval() -> None:
-    [row] = staircases(*[STEPS, [*STEPS[:3], 5000]] * 3, published=[published(*STEPS)])[1].published
-
-    assert row.verdict == "undecided"
-    assert (row.reason or "").startswith("the interval of 4th straddles an edge; ")
-    assert figures_phrase(row) == "3 of 4 within 10 %; undecided: 4th 1.12 (1.00 to 1.25)"
-
-
-@pytest.mark.parametrize(
-    ("measured", "steps", "reason"),
-    [
-        (STEPS, [1000, 2000], "there were 4 requests in a burst, 2 were published"),
-        (STEPS, [1000] * 10, "there were 4 requests in a burst, 10 were published"),
-        (STEPS[:3], [1000] * 4, "at most 3 of the 4 requests of a burst were answered"),
-    ],
-)
-def test_staircases_of_another_length_cannot_be_compared(
-    measured: list[float], steps: list[float], reason: str
-) -> None:
-    [row] = staircases(measured, published=[published(*steps)])[1].published
-
-    assert (row.verdict, row.reason) == ("undecided", reason)
-    assert {(one.verdict, one.measured, one.ratio) for one in row.figures} == {("undecided", None, None)}
+    assert listed(judged(*case) for case in cases) == snapshot("""\
+1000, 2000, 3000, 4000: reproduced; 4 of 4 within 10 %; None
+1000, 2000, 3000, 4000: contradicted; 3 of 4 within 10 %; contradicted: 4th 0.89; None
+1000, 2000, 3000, 4000: contradicted; 2 of 4 within 10 %; contradicted: 1st 2.50, 4th 0.80; None
+1000, 2000, 3000, 4500: undecided; 3 of 4 within 10 %; undecided: 4th 1.12 (1.00 to 1.25); the interval of 4th
+    straddles an edge; more than 100 trials would be needed
+1000, 2000, 3000, 4000: undecided; 0 of 2 within 10 %; undecided: 1st, 2nd; there were 4 requests in a burst,
+    2 were published
+1000, 2000, 3000, 4000: undecided; 0 of 10 within 10 %; undecided: 1st, 2nd, 3rd, 4th, 5th, 6th, 7th, 8th,
+    9th, 10th; there were 4 requests in a burst, 10 were published
+1000, 2000, 3000: undecided; 0 of 4 within 10 %; undecided: 1st, 2nd, 3rd, 4th; at most 3 of the 4 requests of
+    a burst were answered
+no steps: undecided; 0 of 1 within 10 %; undecided: 1st; mix has no bursts of at most 50 requests
+""")
 
 
 def test_published_steps_of_an_invalid_trial_are_invalid() -> None:
     run = run_record(["one"], loads=[load(4)], variants=[variant()], published=[published(1, 2, 3, 4)])
-    why = "failed: nginx said: no"
+    failed = TrialValidity(variant="one", load="mix", trial=1, verdict="invalid", reasons=["failed: nginx said: no"])
 
-    found = conclude(run, {}, [TrialValidity(variant="one", load="mix", trial=1, verdict="invalid", reasons=[why])])
+    found = conclude(run, {}, [failed])
 
-    assert [(one.verdict, one.reason) for one in found.published] == [("invalid", f"one: {why}")]
+    assert [(one.verdict, one.reason) for one in found.published] == [("invalid", f"one: {failed.reasons[0]}")]
     assert [(one.published, one.measured) for one in found.completion_times] == [([1, 2, 3, 4], [])]
 
 
-@pytest.mark.parametrize(
-    ("place", "word"),
-    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (13, "13th"), (21, "21st"),
-     (42, "42nd"), (50, "50th")],
-)  # fmt: skip
-def test_places_have_words(place: int, word: str) -> None:
-    assert ordinal(place) == word
+def test_places_have_words() -> None:
+    places = {1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 42: "42nd"}
+
+    assert {place: ordinal(place) for place in places} == places
 
 
 IN_ORDER = "Response times in seconds, in order of completion"
@@ -296,29 +250,22 @@ def test_a_staircase_is_a_line_of_seconds(tmp_path: Path) -> None:
         STEPS, STEPS, of=["one", "another-variant"],
         published=[published(222000, 444000, 777000, 888000, divided_by=222)],
     )  # fmt: skip
+    lines, page = lines_of(run, found), page_of(tmp_path, run, found)
 
-    lines = lines_of(run, found)
-
-    start = lines.index(IN_ORDER)
-    assert lines[start : start + 5] == [
+    assert lines[lines.index(IN_ORDER) :][:5] == [
         "Response times in seconds, in order of completion",
         "variant                           1st to last",
         "one              published ÷ 222  1.00  2.00  3.50  4.00",
         "                 measured         1.00  2.00  3.00  4.00",
         "another-variant  measured         1.00  2.00  3.00  4.00",
     ]
-    page = page_of(tmp_path, run, found)
     table = page[page.index(f"<caption>{IN_ORDER}</caption>") :].split("</table>")[0]
     assert "<th>1st</th><th>2nd</th><th>3rd</th><th>4th</th>" in table
-    assert '<td class="text">published ÷ 222</td>' in table
     assert "<td>1.00</td><td>2.00</td><td>3.50</td><td>4.00</td>" in table
-    text = markdown(run, found)
-    assert "| one | published ÷ 222 | 1.00 | 2.00 | 3.50 | 4.00 |" in text
-    assert f"{IN_ORDER}:\n\n| variant |  | 1st | 2nd | 3rd | 4th |\n" in text
-    row = found.published[0]
+    assert "| one | published ÷ 222 | 1.00 | 2.00 | 3.50 | 4.00 |" in markdown(run, found)
+    [row] = found.published
     assert (row.divided_by, [one.published for one in row.figures]) == (222, [1000, 2000, 3500, 4000])
-    words = "one: response time of all requests, in order of completion, published ÷ 222"
-    assert published_quantity(run, row) == words
+    assert published_quantity(run, row).endswith("in order of completion, published ÷ 222")
     assert figures_phrase(row) == "3 of 4 within 10 %; contradicted: 3rd 0.86"
 
 
@@ -336,25 +283,15 @@ def test_a_staircase_of_twelve_is_broken_between_two_steps_and_a_longer_one_has_
     assert IN_ORDER not in page_of(tmp_path, *longer)
 
 
-def test_what_a_burst_took_is_in_a_table_and_published_times_are_divided() -> None:
+def test_what_a_burst_took_stands_beside_published_times_that_are_divided() -> None:
     of_run = Published(variant="one", metric="burst", stats={"total": 888000, "largest_share": 0.9}, divided_by=222)
     run = run_record(["one"], loads=[load(4)], variants=[variant()], published=[of_run])
-    took = {("burst", "total"): Draw(4003), ("burst", "largest_share"): Draw(1), ("overhead", "p50"): Draw(1500)}
+    took = {("burst", "total"): Draw(4003), ("burst", "largest_share"): Draw(1)}
 
-    found = conclude(run, {("one", "mix", None): [TrialValues(1, 4, took)]})
+    lines = lines_of(run, conclude(run, {("one", "mix", None): [TrialValues(1, 4, took)]}))
 
-    lines = lines_of(run, found)
-    start = lines.index("Burst")
-    assert lines[start + 1 : start + 4] == [
+    assert lines[lines.index("Burst") + 1 :][:3] == [
         "variant                   total, ms  largest share  answered",
         "one      published ÷ 222       4000           0.90",
         "         measured              4003            1.0         4",
     ]
-    assert {row.stat: row.published for row in found.rows if row.metric == "burst"} == {
-        "total": 4000,
-        "largest_share": 0.9,
-    }
-
-
-def test_workers_are_in_the_order_of_forking() -> None:
-    assert list(labels({"b:3", "a:10", "a:9", "b:12"})) == ["a:9", "a:10", "b:3", "b:12"]

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from stampede.evaluate.metrics import MetricName, Statistic, unit
+from stampede.evaluate.metrics import unit
 from stampede.evaluate.statistics.compare import (
     Change,
     Side,
     changes,
     obstacles,
     parse_side,
-    student,
     suspect_sides,
     welch,
     what_differs,
@@ -82,44 +81,41 @@ def test_what_cannot_be_compared_is_said(one: Side, changed: dict[str, Any], rea
     assert list(obstacles(one, other_than(one, **changed))) == [reason]
 
 
-def test_a_variant_that_only_one_run_has_cannot_be_compared(one: Side) -> None:
-    other = other_than(one, variants=one.run.variants[1:])
+def judged_otherwise(one: Side, *trials: tuple[str, int], verdict: str = "invalid", reason: str = "") -> Side:
+    """Return the other side, some trials of which have another verdict."""
+    found = [
+        trial.model_copy(update={"verdict": verdict, "reasons": [reason]} if trial.key[::2] in trials else {})
+        for trial in one.summary.trials
+    ]
+    return Side("b", one.run, one.summary.model_copy(update={"trials": found}))
 
-    assert list(obstacles(one._replace(variant="one"), other)) == ["a and b have no variant and load in common"]
-    assert changes(one._replace(variant="one"), other) == []
+
+FEW_TRUSTED = "b has fewer than two trusted trials, and one trial does not show how far trials differ"
 
 
 @pytest.mark.parametrize(
-    ("invalid", "reason"),
+    ("invalid", "variant", "reasons"),
     [
-        ([("one", 2)], "1 of 4 trials of b are invalid"),
-        (
-            [("one", 2), ("two", 2)],
-            "b has fewer than two trusted trials, and one trial does not show how far trials differ",
-        ),
+        ([("one", 2)], None, ["1 of 4 trials of b are invalid"]),
+        ([("one", 2), ("two", 2)], None, [FEW_TRUSTED]),
+        ([("two", 1), ("two", 2)], "two", [FEW_TRUSTED]),
+        ([("two", 1), ("two", 2)], "one", []),
     ],
+    ids=["one", "too many", "all of the variant", "of a variant that is not compared"],
 )
-def test_trials_that_cannot_be_trusted_are_an_obstacle(one: Side, invalid: list[tuple[str, int]], reason: str) -> None:
-    trials = [
-        trial.model_copy(update={"verdict": "invalid"}) if (trial.variant, trial.trial) in invalid else trial
-        for trial in one.summary.trials
-    ]
-    other = Side("b", one.run, one.summary.model_copy(update={"trials": trials}))
+def test_trials_that_cannot_be_trusted_are_an_obstacle(
+    one: Side, invalid: list[tuple[str, int]], variant: str | None, reasons: list[str]
+) -> None:
+    other = judged_otherwise(one, *invalid)._replace(variant=variant)
 
-    assert list(obstacles(one, other)) == [reason]
+    assert list(obstacles(one._replace(variant=variant), other)) == reasons
 
 
-def test_trials_of_a_variant_that_is_not_compared_are_no_obstacle(one: Side) -> None:
-    trials = [
-        trial.model_copy(update={"verdict": "invalid"}) if trial.variant == "two" else trial
-        for trial in one.summary.trials
-    ]
-    other = Side("b", one.run, one.summary.model_copy(update={"trials": trials}), "one")
+def test_a_variant_that_only_one_run_has_cannot_be_compared(one: Side) -> None:
+    first, other = one._replace(variant="one"), other_than(one, variants=one.run.variants[1:])
 
-    assert list(obstacles(one._replace(variant="one"), other)) == []
-    assert list(obstacles(one._replace(variant="two"), other._replace(variant="two"))) == [
-        "b has fewer than two trusted trials, and one trial does not show how far trials differ"
-    ]
+    assert list(obstacles(first, other)) == ["a and b have no variant and load in common"]
+    assert changes(first, other) == []
 
 
 def test_what_else_differs_is_listed_once(one: Side) -> None:
@@ -139,9 +135,7 @@ def test_a_capacity_that_a_table_shows_widens_no_interval(one: Side) -> None:
 
 
 def test_two_variants_of_a_run_are_compared_under_their_names(one: Side) -> None:
-    found = changes(one._replace(variant="one"), one._replace(variant="two"))
-
-    assert {difference.variant for difference in found} == {"one | two"}
+    assert {each.variant for each in changes(one._replace(variant="one"), one._replace(variant="two"))} == {"one | two"}
 
 
 def test_a_side_is_a_folder_and_perhaps_a_variant(tmp_path: Path) -> None:
@@ -152,26 +146,10 @@ def test_a_side_is_a_folder_and_perhaps_a_variant(tmp_path: Path) -> None:
     assert parse_side("latest") == (Path("latest"), None)
 
 
-@pytest.mark.parametrize(("confidence", "degrees", "t"), [(0.95, 1, 12.706), (0.95, 1000, 1.962), (0.99, 8, 3.355)])
-def test_quantiles_of_student_are_those_of_the_tables(confidence: float, degrees: float, t: float) -> None:
-    assert student(confidence, degrees) == pytest.approx(t, rel=0.001)
-
-
 def test_the_error_of_a_difference_comes_from_both_sides() -> None:
     """Variances 1 and 4 of three values each: sqrt(5/3), and 25/9 over 1/18 + 16/18 degrees of freedom."""
     assert welch([1, 2, 3], [2, 4, 6]) == pytest.approx(((5 / 3) ** 0.5, 50 / 17))
     assert welch([1, 1], [1, 1, 1]) == (0, 1)
-
-
-def row(metric: MetricName, stat: Statistic, values: dict[int, float], request_class: str) -> Estimate:
-    """Return a row with the value of each trial."""
-    return Estimate(
-        variant="it", load="heavy-mix", request_class=request_class, metric=metric, stat=stat, unit=unit(metric, stat),
-        published=None, predicted=None, measured=1, low=None, high=None, n=1, trials=len(values), values=values,
-    )  # fmt: skip
-
-
-_NOTHING = Summary.of_nothing("drawn")
 
 
 def drawn(run: Run, cells: Cells, variant: str, trials: list[int], times: float = 1) -> Side:
@@ -186,9 +164,13 @@ def drawn(run: Run, cells: Cells, variant: str, trials: list[int], times: float 
             values = {
                 one.trial: one.draws[metric, stat].value * factor for one in chosen if (metric, stat) in one.draws
             }
-            rows.append(row(metric, stat, values, request_class))
+            rows.append(Estimate(
+                variant="it", load="heavy-mix", request_class=request_class, metric=metric, stat=stat, published=None,
+                unit=unit(metric, stat), predicted=None, measured=1, low=None, high=None, n=1, trials=len(values),
+                values=values,
+            ))  # fmt: skip
     known = run.model_copy(update={"variants": [run.variant(variant).model_copy(update={"name": "it"})]})
-    return Side("drawn", known, _NOTHING.model_copy(update={"rows": rows}))
+    return Side("drawn", known, Summary.of_nothing("drawn").model_copy(update={"rows": rows}))
 
 
 def compared(seed: int, times: float) -> list[list[Change]]:
@@ -255,13 +237,8 @@ def test_a_comparison_says_first_what_changes_most(one: Side) -> None:
 
 
 def test_suspect_trials_of_a_side_are_named(one: Side) -> None:
-    trials = [
-        one_.model_copy(update={"verdict": "suspect", "reasons": ["the machine was 95% busy during the load"]})
-        if (one_.variant, one_.trial) == ("one", 1) else one_
-        for one_ in one.summary.trials
-    ]  # fmt: skip
-    other = Side("b", one.run, one.summary.model_copy(update={"trials": trials}))
+    why = "the machine was 95% busy during the load"
 
-    assert list(suspect_sides(one, other)) == [
-        f"1 of {len(trials)} trials of b is suspect: the machine was 95% busy during the load"
+    assert list(suspect_sides(one, judged_otherwise(one, ("one", 1), verdict="suspect", reason=why))) == [
+        f"1 of 4 trials of b is suspect: {why}"
     ]

@@ -34,7 +34,7 @@ from stampede.logs.formats import (
     rest_with,
 )
 from stampede.logs.identity import find_identity
-from stampede.records.unprintable import UNPRINTABLE
+from stampede.records.words import UNPRINTABLE
 from stampede.terminal import Plain, print_json
 from tests.quick.test_access_log import KNOWN as EXAMPLES
 from tests.quick.test_access_log import written

@@ -1,27 +1,21 @@
 """stampede.evaluate.metrics: what is declared once is everywhere, and in the same words."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 
-from stampede.evaluate.metrics import METRICS, OF_ALL_REQUESTS, STATISTICS, failures, statistics_of, unit
+from stampede.evaluate.metrics import METRICS, OF_ALL_REQUESTS, STATISTICS, statistics_of, unit
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import TIMES, Metric
+from stampede.evaluate.metrics.requests import FAILURE_FAMILY
 from stampede.evaluate.read.requests import simulated_requests
-from stampede.experiment.file import editor_schema
-from stampede.pipeline import derive_summary
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.traffic import Traffic, TrafficClass
 from stampede.report.wording import metric_phrase, whole_number
 from stampede.theory.events import Rows
-from tests.synthetic import Request, make_run, visit
+from tests.in_memory import measure
+from tests.synthetic import Request, visit
 
 
-def test_every_metric_is_declared_once() -> None:
-    declared = [metric.name for family in FAMILIES for metric in family.metrics]
-
-    assert len(declared) == len(set(declared)) == len(METRICS)
+def test_every_statistic_says_how_it_is_counted() -> None:
     for metric in METRICS.values():
         assert [stat for how, stats in metric.explained() if how for stat in stats] == list(metric.units) != []
         assert {*metric.comparable} <= {*metric.units}
@@ -35,18 +29,9 @@ def test_a_new_metric_that_is_always_shown_is_compared_by_its_first_statistic() 
 
 def test_units_and_statistics_follow_from_the_declarations() -> None:
     assert STATISTICS["throughput"] == ("per_second", "of_ideal")
-    assert (unit("throughput", "per_second"), unit("throughput", "of_ideal")) == ("requests/s", "share")
-    assert "memory" in OF_ALL_REQUESTS
-    assert "overhead" not in OF_ALL_REQUESTS
-    assert {metric for metric, _ in statistics_of("light")} == set(METRICS) - set(OF_ALL_REQUESTS)
+    assert [unit("throughput", stat) for stat in STATISTICS["throughput"]] == ["requests/s", "share"]
+    assert {metric for metric, _ in statistics_of("light")} == set(METRICS) - set(OF_ALL_REQUESTS) != set(METRICS)
     assert {metric for metric, _ in statistics_of(None)} == set(METRICS)
-
-
-def test_the_schema_for_editors_has_every_metric_and_every_statistic() -> None:
-    measure = json.loads(editor_schema())["$defs"]["MeasureEntry"]["properties"]
-
-    assert measure["metric"]["enum"] == list(METRICS)
-    assert set(measure["stat"]["enum"]) == {stat for stats in STATISTICS.values() for stat in stats}
 
 
 def test_titles_and_whole_numbers_follow_from_the_declarations() -> None:
@@ -59,19 +44,18 @@ def test_titles_and_whole_numbers_follow_from_the_declarations() -> None:
     ]  # fmt: skip
 
 
-def test_failures_in_a_row_are_of_one_class_in_the_order_of_sending(tmp_path: Path) -> None:
+def test_failures_in_a_row_are_of_one_class_in_the_order_of_sending() -> None:
     """Probes fail, succeed, fail, fail, succeed; a failure of another class between two failures does not count."""
-    failed = [True, False, True, True, False]
     probes = [
-        Request(error="timeout" if bad else None, request_class="probe", sent_s=n) for n, bad in enumerate(failed)
+        Request(error=error, request_class="probe", sent_s=n) for n, error in enumerate(("a", None, "a", "a", None))
     ]
-    others = [Request(error="status 502", request_class="user", sent_s=2.5), Request(request_class="user", sent_s=9)]
-    summary = derive_summary(make_run(tmp_path, {"one": [*probes, *others]}))
+    users = [Request(error="status 502", request_class="user", sent_s=2.5), Request(request_class="user", sent_s=9)]
 
-    found = {
-        row.request_class: row.measured for row in summary.rows if (row.metric, row.stat) == ("failures", "in_a_row")
-    }
-    assert found == {"probe": 2, "user": 1, None: 3}
+    found = measure([*probes, *users], FAILURE_FAMILY)
+
+    assert {name: found[name, "failures", "in_a_row"] for name in ("probe", "user", None)} == {
+        "probe": 2, "user": 1, None: 3,
+    }  # fmt: skip
 
 
 def test_a_simulated_request_fails_if_its_sender_gives_up_before() -> None:
@@ -83,23 +67,28 @@ def test_a_simulated_request_fails_if_its_sender_gives_up_before() -> None:
     rows = Rows(of_class, of_class, of_class * 0, of_class * 0, sent, sent, ended, zeros)
     requests = simulated_requests(load, ["user", "probe"], rows)
 
-    found = {values.request_class: values.stats for values in failures.FAMILY.measure(requests, variant, load)}
+    found = {values.request_class: values.stats for values in FAILURE_FAMILY.measure(requests, variant, load)}
 
     assert requests.answered.tolist() == [True, True, False, False, True]
-    assert found["probe"] == {("failures", "share"): 0.5, ("failures", "count"): 2, ("failures", "in_a_row"): 2}
-    assert found["user"]["failures", "count"] == 0
+    assert found["probe"] == {"share": 0.5, "count": 2, "in_a_row": 2}
+    assert found["user"]["count"] == 0
 
 
-def test_families_measure_what_they_declare_and_nothing_else(tmp_path: Path) -> None:
-    """A trial with classes, connections, waits, failures and visits has no value that no family declares."""
+def test_families_measure_what_is_declared_and_nothing_else() -> None:
+    """A trial with classes, connections, waits, failures and visits has no value that nobody declares."""
     requests = [
         Request(n, request_class=("light", "heavy")[n % 2], connection=f"{n % 3}", sent_s=n / 9) for n in range(40)
     ]
     requests += [Request(error="status 502"), *visit("1", 5), *visit("2", 6, error="status 503")]
-    variants = [VariantRecord(name="one", workers=2, settings={"threads": 2})]
-    load = LoadRecord(name="mix", script="mix.js", duration="60s", settings={})
-    summary = derive_summary(make_run(tmp_path, {"one": requests}, variants=variants, loads=[load]))
+    variant = VariantRecord(name="one", workers=2, settings={"threads": 2})
 
-    found = {(row.metric, row.stat) for row in summary.rows}
-    assert found <= {(name, stat) for name, stats in STATISTICS.items() for stat in stats}
-    assert all(row.unit == unit(row.metric, row.stat) for row in summary.rows)
+    found = {key[1:] for key in measure(requests, *FAMILIES, variant=variant)}
+
+    assert found <= {*statistics_of(None)}
+    assert {metric for metric, _ in found} > {
+        "overhead",
+        "connections_by_worker",
+        "avoidable_wait",
+        "failures",
+        "visit",
+    }

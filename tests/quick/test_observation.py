@@ -19,20 +19,10 @@ from tests.synthetic import observation
 
 
 def test_every_count_is_read() -> None:
-    text = observation(
-        "box",
-        {7: 12, 8: 30},
-        sockets={7: [100], 8: [100, 101]},
-        overflows=3,
-        throttled_s=1.5,
-        out_of_memory=2,
-        balanced=9,
-        counts={8: {"accepted": 4}},
-        processor_s=2.5,
-        memory_mib=36,
-    )
-
-    seen = parse(text)
+    seen = parse(observation(
+        "box", {7: 12, 8: 30}, sockets={7: [100], 8: [100, 101]}, overflows=3, throttled_s=1.5, out_of_memory=2,
+        balanced=9, counts={8: {"accepted": 4}}, processor_s=2.5, memory_mib=36,
+    ))  # fmt: skip
 
     assert seen.counts == {7: {"served": 12}, 8: {"served": 30, "accepted": 4}}
     assert (seen.host, seen.workers) == ("box", {7, 8})
@@ -96,12 +86,6 @@ def test_a_database_tells_who_wrote_its_rows_and_how_many_connections_it_had() -
     assert (parse(observation()).rows, parse(observation()).database) == (None, {})
 
 
-@pytest.mark.parametrize("line", ["connections_max", "connections_max many"])
-def test_a_count_of_a_database_that_makes_no_sense_is_refused(line: str) -> None:
-    with pytest.raises(ValueError, match=r"dictionary update sequence|invalid literal for int"):
-        parse(f"{observation(database={})}{line}\n")
-
-
 def test_stalls_are_read_and_only_those_within_the_load_are_taken(tmp_path: Path) -> None:
     """The first begins before the load does, the last ends after it."""
     (tmp_path / "api-1.after.txt").write_text(observation("api", stalls=[(9, 11), (30.000001, 35), (12, 20), (39, 41)]))
@@ -116,19 +100,19 @@ def test_stalls_are_read_and_only_those_within_the_load_are_taken(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("section", "line", "message"),
     [
-        ("12", "not enough values to unpack"),
-        ("12 13 14", "too many values to unpack"),
-        ("a b", "could not convert string to float: 'a'"),
-        ("13 12", "a stall has no sound beginning and end: 13 12"),
-        ("nan nan", "a stall has no sound beginning and end: nan nan"),
-        ("12 inf", "a stall has no sound beginning and end: 12 inf"),
+        ("stalls", "12", "not enough values to unpack"),
+        ("stalls", "12 13 14", "too many values to unpack"),
+        ("stalls", "a b", "could not convert string to float: 'a'"),
+        *(("stalls", bad, f"a stall has no sound beginning and end: {bad}") for bad in ("13 12", "nan nan", "12 inf")),
+        ("database", "connections_max", "dictionary update sequence"),
+        ("database", "connections_max many", "invalid literal for int"),
     ],
 )
-def test_a_stall_that_makes_no_sense_is_refused(line: str, message: str) -> None:
+def test_a_line_that_makes_no_sense_is_refused(section: str, line: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        parse(f"{observation(stalls=[])}{line}\n")
+        parse(f"{observation()}==> {section} <==\n{line}\n")
 
 
 def test_a_container_that_was_gone_afterwards_has_no_second_observation(tmp_path: Path) -> None:
@@ -139,16 +123,21 @@ def test_a_container_that_was_gone_afterwards_has_no_second_observation(tmp_path
     assert (container.name, container.before is None, container.after is None) == ("server-1", False, True)
 
 
-def test_an_observation_that_is_cut_short_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "server-1.after.txt").write_text(observation()[:60])
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("server-1.after.txt", observation()[:60],
+         "is not an observation: 'listening sockets: port in hexadecimal, inode'"),
+        ("k6-processor.txt", "a b\n", "cannot be read: could not convert string to float: 'a'"),
+    ],
+)  # fmt: skip
+def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, name: str, text: str, why: str) -> None:
+    (tmp_path / name).write_text(text)
 
     with pytest.raises(UnreadableObservation) as caught:
-        read_containers(tmp_path)
+        (read_generators if "k6" in name else read_containers)(tmp_path)
 
-    assert str(caught.value) == (
-        f"{tmp_path}/server-1.after.txt is not an observation: "
-        "'listening sockets: port in hexadecimal, inode'"
-    )  # fmt: skip
+    assert str(caught.value) == f"{tmp_path}/{name} {why}"
 
 
 def test_the_readings_of_each_generator_are_seconds(tmp_path: Path) -> None:
@@ -163,15 +152,6 @@ def test_the_readings_of_each_generator_are_seconds(tmp_path: Path) -> None:
 
 def test_a_generator_that_ended_at_once_left_no_reading(tmp_path: Path) -> None:
     assert read_generators(tmp_path) == ()
-
-
-def test_a_generator_that_wrote_nonsense_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "k6-processor.txt").write_text("a b\n")
-
-    with pytest.raises(UnreadableObservation) as caught:
-        read_generators(tmp_path)
-
-    assert str(caught.value) == (f"{tmp_path}/k6-processor.txt cannot be read: could not convert string to float: 'a'")
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -41,10 +41,9 @@ from stampede.errors import LabError, WrongUse
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.paths import SERVERS
-from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass, own_as_json
+from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass, as_json
 from stampede.records.folder import read_run, trial_folder
-from stampede.records.queueing import Queueing
-from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, Run, VariantRecord
+from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, Queueing, Run, VariantRecord
 from stampede.records.summary import ErrorRow, Estimate, Summary, TrialValidity, Validity, Verdict
 from stampede.report.screen import screen_lines
 from stampede.report.terminal import print_tables
@@ -1930,7 +1929,7 @@ def test_requests_have_headers_and_bodies_and_their_secrets_stay_names(service: 
 
     found = rewritten(service, further=f"  buy: {json.dumps(asked)}\n", env="TOKEN=s3cr'et\n")
 
-    said = own_as_json(found.requests)
+    said = as_json(found.requests)
     assert not set("'\\") & set(said)
     assert "s3cr" not in said
     told = OWN_CLASSES.validate_json(said)["buy"]

@@ -70,10 +70,10 @@ def test_the_statistics_are_those_of_measured_requests() -> None:
     ]  # fmt: skip
     measured = measure(requests, *FAMILIES, load=mix, variant=one)
     simulated = {
-        (finding.request_class, *key): value
+        (finding.request_class, finding.metric.name, stat): value
         for family in FAMILIES
         for finding in family.measure(trial, one, mix)
-        for key, value in finding.stats.items()
+        for stat, value in finding.stats.items()
     }
 
     assert {key[1] for key in simulated} >= {"overhead", "throughput", "requests_by_worker", "avoidable_wait"}

@@ -1,25 +1,22 @@
 """stampede.evaluate.metrics.rates: up to which rate hardly any request is late, when the rate climbs in steps."""
 
-import gzip
-import json
-from pathlib import Path
-
 import pytest
 from inline_snapshot import snapshot
 
-from stampede.evaluate.metrics.rates import climb_of, highest_rate
+from stampede.evaluate.metrics import rates, servers
+from stampede.evaluate.metrics.rates import highest_rate
+from stampede.evaluate.read.observation import SENT, WRITTEN
+from stampede.evaluate.verdict.validity import judge_trial
 from stampede.experiment.loads.script import WrongSetting
 from stampede.experiment.loads.scripts import K6_SCRIPTS
-from stampede.pipeline import derive_summary
 from stampede.predict.system import system_of
 from stampede.records.claims import Claim, Quantity
-from stampede.records.queueing import Queueing
-from stampede.records.run import LoadRecord, Seconds, VariantRecord
-from stampede.records.summary import Summary
+from stampede.records.run import ContainerLog, LoadRecord, Queueing, Seconds, VariantRecord
 from stampede.records.traffic import TRAFFIC, climbing_rates_rps
 from stampede.report.wording import claim_subject, metric_phrase
 from stampede.theory.model import Recorded
-from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point
+from tests.in_memory import changed, measure, trial_of
+from tests.synthetic import Request, observation
 
 ASKED = {"first_rps": 10, "last_rps": 40, "steps": 3, "users_max": 12, "late_ms": 100, "late_share": 0.1}
 """10, 20 and 40 requests/s; a step fails if a tenth of its requests is late."""
@@ -30,6 +27,9 @@ CLIMBING = LoadRecord(
     duration="3s",
     settings={name.upper(): str(value) for name, value in ASKED.items()} | {"DOES": "wait", "DELAY_S": "0.1"},
 )
+
+
+TEN = [Request(sent_s=place) for place in range(10)]
 
 
 def climbing(*late: int, error: str | None = None) -> list[Request]:
@@ -44,14 +44,8 @@ def climbing(*late: int, error: str | None = None) -> list[Request]:
     ]
 
 
-def summary(folder: Path, requests: list[Request], load: LoadRecord = CLIMBING) -> Summary:
-    make_run(folder, {"one": requests}, loads=[load])
-    return derive_summary(folder)
-
-
-def rate_within(found: Summary) -> float | None:
-    row = found.row("one", "mix", None, "rate_within", "per_second")
-    return row.median if row else None
+def rate_within(requests: list[Request], load: LoadRecord = CLIMBING) -> float | None:
+    return measure(requests, rates.FAMILY, load=load).get((None, "rate_within", "per_second"))
 
 
 @pytest.mark.parametrize(
@@ -65,9 +59,9 @@ def rate_within(found: Summary) -> float | None:
     ],
 )
 def test_the_rate_is_that_of_the_last_step_before_too_many_requests_were_late(
-    tmp_path: Path, late: tuple[int, int, int], rate: float | None
+    late: tuple[int, int, int], rate: float | None
 ) -> None:
-    assert rate_within(summary(tmp_path, climbing(*late))) == rate
+    assert rate_within(climbing(*late)) == rate
 
 
 def test_the_rate_is_named_as_people_name_it() -> None:
@@ -77,15 +71,14 @@ def test_the_rate_is_named_as_people_name_it() -> None:
     assert claim_subject(Claim(says="It is high", value=quantity, at_least=1)) == "The highest rate in one under mix"
 
 
-def test_a_request_that_failed_is_late(tmp_path: Path) -> None:
-    assert rate_within(summary(tmp_path, climbing(0, 2, 4, error="status 502"))) == 10
+def test_a_request_that_failed_is_late() -> None:
+    assert rate_within(climbing(0, 2, 4, error="status 502")) == 10
 
 
-def test_a_load_without_a_bound_of_lateness_has_no_rate(tmp_path: Path) -> None:
+def test_a_load_without_a_bound_of_lateness_has_no_rate() -> None:
     steady = CLIMBING.model_copy(update={"script": "arrivals.js", "settings": {"RATE_RPS": "10"}})
 
-    assert climb_of(steady) is None
-    assert rate_within(summary(tmp_path, climbing(0, 2, 4), steady)) is None
+    assert rate_within(climbing(0, 2, 4), steady) is None
 
 
 def test_a_step_in_which_nothing_was_sent_shows_no_rate() -> None:
@@ -93,20 +86,15 @@ def test_a_step_in_which_nothing_was_sent_shows_no_rate() -> None:
     assert highest_rate([(10, 1, 0), (20, 0, 0)], 0.1) is None
 
 
-def test_what_k6_drops_beyond_the_rate_is_a_note(tmp_path: Path) -> None:
+def test_what_k6_drops_beyond_the_rate_is_a_note() -> None:
     """All of its users wait only if requests are late already."""
-    points = make_run(tmp_path, {"one": climbing(0, 2, 40)}, loads=[CLIMBING]) / "one" / "mix" / "1" / "points.json.gz"
-    dropped = json.dumps(point("dropped_iterations", BEGAN, 9, "light", {}))
-    points.write_bytes(gzip.compress(gzip.decompress(points.read_bytes()) + f"{dropped}\n".encode()))
-
-    [trial] = derive_summary(tmp_path).trials
+    trial = judge_trial(changed(trial_of(climbing(0, 2, 40), load=CLIMBING), raw={"dropped": 9}))
 
     assert "the load generator dropped 9 iterations, 11.4% of what it should have sent" in trial.notes
-    assert rate_within(derive_summary(tmp_path)) == 10
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("wrong", "message"),
     [
         ({"last_rps": 10}, snapshot("10 must be above first_rps, which is 10")),
         (
@@ -115,11 +103,9 @@ def test_what_k6_drops_beyond_the_rate_is_a_note(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_settings_that_cannot_show_a_rate_are_refused(changed: dict[str, float], message: str) -> None:
+def test_settings_that_cannot_show_a_rate_are_refused(wrong: dict[str, float], message: str) -> None:
     with pytest.raises(WrongSetting) as caught:
-        K6_SCRIPTS["steps.js"].check(
-            "steps.js", {**ASKED, "does": "wait", "delay_s": 0.1, **changed}, generators=1
-        )  # fmt: skip
+        K6_SCRIPTS["steps.js"].check("steps.js", {**ASKED, "does": "wait", "delay_s": 0.1, **wrong}, generators=1)
 
     assert str(caught.value) == message
 
@@ -149,34 +135,48 @@ def test_theory_sends_the_requests_of_each_step_evenly() -> None:
     assert [int(((one.arrivals.sent >= at) & (one.arrivals.sent < at + 1)).sum()) for at in range(3)] == [10, 20, 40]
 
 
-def test_how_long_a_limit_stopped_the_servers_is_a_share_of_the_load(tmp_path: Path) -> None:
+def test_how_long_a_limit_stopped_the_servers_is_a_share_of_the_load() -> None:
     """Three of thirty seconds."""
-    requests = [Request(sent_s=place) for place in range(10)]
-    run = make_run(tmp_path, {"one": requests})
-    folder = make_trial(run, "one", 1, requests, seconds=Seconds(load=30))
-    (folder / "server-1.before.txt").write_text(observation(served={7: 0, 8: 0}, throttled_s=2))
-    (folder / "server-1.after.txt").write_text(observation(served={7: 10, 8: 0}, throttled_s=5))
+    before, after = ({"server-1": observation(served={7: count, 8: 0}, throttled_s=throttled_s)}
+                     for count, throttled_s in ((0, 2), (10, 5)))  # fmt: skip
 
-    found = derive_summary(run).row("one", "mix", None, "throttled", "share")
+    found = measure(TEN, servers.FAMILY, before=before, after=after, seconds=Seconds(load=30))
 
-    assert found is not None
-    assert found.median == 0.1
+    assert found[None, "throttled", "share"] == 0.1
 
 
-def test_what_monitoring_saw_counts_from_before_the_load(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("logs", "of_each"),
+    [
+        ([ContainerLog(kept=1500, before=500)], 100),
+        ([ContainerLog(kept=10, before=500)], 0),
+        ([ContainerLog(kept=400, before=0, cut=True)], 290),  # 5,000 written, without 2,100 that were sent
+        ([ContainerLog(kept=9000, before=0, cut=True)], 900),
+    ],
+)
+def test_what_servers_print_is_counted_by_the_engine_or_by_the_kernel(logs: list[ContainerLog], of_each: float) -> None:
+    """If the beginning of a log is gone, what processes wrote counts, without what they sent; at least what is left."""
+    seen = [observation(served={7: count, 8: 0}) + f"==> {WRITTEN} <==\n/proc/7/io wchar: {written}\n"
+            f"==> {SENT} <==\n  eth0: 1 0 0 0 0 0 0 0 {sent}\n"
+            for count, written, sent in ((0, 1000, 100), (10, 6000, 2200))]  # fmt: skip
+    before, after = ({"server-1": text} for text in seen)
+
+    found = measure(TEN, servers.FAMILY, before=before, after=after, logs={"server-1": logs[0]})
+
+    assert found[None, "output", "per_request"] == of_each
+
+
+def test_what_monitoring_saw_counts_from_before_the_load() -> None:
     """Two containers together: 5 of 50 looks found a connection that waited, and 30 of 120 threads were busy."""
-    requests = [Request(sent_s=place, worker=f"{host}:7") for place, host in enumerate(5 * ["one", "two"])]
-    run = make_run(tmp_path, {"one": requests})
-    folder = make_trial(run, "one", 1, requests)
     names = "samples", "backlog", "busy", "threads", "known", "avoidable"
-    before, after = (10, 2, 4, 40, 3, 1), (35, 5, 24, 100, 8, 1)
-    for server, host, further in ((1, "one", 0), (2, "two", 3)):
-        last = (35, 5 - 1, 24 - 10, 100, 8, 1 + further) if further else after
-        for when, served, seen in (("before", 0, before), ("after", 5, last)):
-            text = observation(host, {7: served}, signals=dict(zip(names, seen, strict=True)))
-            (folder / f"server-{server}.{when}.txt").write_text(text)
+    before = dict.fromkeys(("one", "two"), (10, 2, 4, 40, 3, 1))
+    after = {"one": (35, 5, 24, 100, 8, 1), "two": (35, 4, 14, 100, 8, 4)}
+    seen = [
+        {f"server-{name}": observation(name, {7: served}, signals=dict(zip(names, counts, strict=True)))
+         for name, counts in told.items()}
+        for served, told in ((0, before), (5, after))
+    ]  # fmt: skip
 
-    rows = derive_summary(run)
-    found = [rows.row("one", "mix", None, "signals", stat) for stat in ("backlog", "busy", "waits")]
+    found = measure(TEN, servers.FAMILY, before=seen[0], after=seen[1])
 
-    assert [row and row.median for row in found] == [5 / 50, 30 / 120, 3 / 10]
+    assert [found[None, "signals", stat] for stat in ("backlog", "busy", "waits")] == [5 / 50, 30 / 120, 3 / 10]

@@ -11,7 +11,6 @@ processes until it could start no more, and then memory was taken until a worker
 import asyncio
 import os
 import re
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,11 +21,12 @@ from stampede.docker import facts
 from stampede.docker.client import HERE
 from stampede.docker.cluster.engines import Engines
 from stampede.docker.machine_usage import pressure_us
-from stampede.evaluate.read.observation import Observation, counted_by_worker, parse, read_containers
-from stampede.pipeline import derive_summary
+from stampede.evaluate.read.observation import Container, Observation, counted_by_worker, parse
+from stampede.records.run import Seconds
 from stampede.run.trial.batch import Batch
 from stampede.run.trial.trial import Trial
-from tests.synthetic import Request, make_run, make_trial
+from tests.in_memory import judged, trial_of
+from tests.synthetic import Request
 from tests.told import Told
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "cgroup2"
@@ -49,14 +49,6 @@ def seen(moment: str) -> Observation:
     return parse((RECORDED / f"server-1.{moment}.txt").read_text())
 
 
-def test_the_limits_are_those_that_the_engine_was_told() -> None:
-    text = (RECORDED / "server-1.before.txt").read_text()
-
-    for limit, value in {"cpu.max": "50000 100000", "memory.max": str(256 * 2**20), "pids.max": "64"}.items():
-        assert f"==> /sys/fs/cgroup/{limit} <==\n{value}\n" in text
-        assert group("before")[limit] == value
-
-
 def test_what_is_read_in_the_container_is_what_the_machine_told() -> None:
     """The machine's files were read after the container's, and the counts of both only grow."""
     told = [(seen(moment), group(moment)) for moment in MOMENTS]
@@ -65,6 +57,8 @@ def test_what_is_read_in_the_container_is_what_the_machine_told() -> None:
 
     assert used_s == sorted(used_s)
     assert kept_s == sorted(kept_s)
+    for limit, value in {"cpu.max": "50000 100000", "memory.max": str(256 * 2**20), "pids.max": "64"}.items():
+        assert group("before")[limit] == value, "what the engine was told"
     for one, of_group in told:
         assert one.memory_mib == pytest.approx(int(of_group["memory.stat anon"]) / 2**20, abs=1)
         assert one.out_of_memory == int(of_group["memory.events oom_kill"])
@@ -105,30 +99,19 @@ def test_the_engine_says_which_limits_that_kernel_does_not_enforce(monkeypatch: 
     assert (told.cores, told.memory_mib, told.unenforced) == (1, 1554, ("the choice of cores",))
 
 
-def trial_of(tmp_path: Path, moment: str) -> list[str]:
-    """Return the doubts about a trial whose server was recorded before and at a moment."""
-    (tmp_path / "containers").mkdir()
-    for when, name in (("before", "before"), (moment, "after")):
-        shutil.copy(RECORDED / f"server-1.{when}.txt", tmp_path / "containers" / f"server-1.{name}.txt")
-    served = counted_by_worker(read_containers(tmp_path / "containers"), "served")
+@pytest.mark.parametrize(
+    ("moment", "reason"),
+    [("after", "server-1 was kept from computing by its limit for 16.1 s"),
+     ("lost", "server-1 lost worker 36 during the load (out of memory)")],
+)  # fmt: skip
+def test_a_trial_with_such_a_server_is_judged_by_its_counts(moment: str, reason: str) -> None:
+    seen = {when: {"server-1": (RECORDED / f"server-1.{of}.txt").read_text()}
+            for when, of in (("before", "before"), ("after", moment))}  # fmt: skip
+    before, after = (parse(seen[when]["server-1"]) for when in seen)
+    served = counted_by_worker((Container(name="server-1", before=before, after=after),), "served")
     requests = [Request(worker=worker) for worker, count in served.items() for _ in range(count)]
-    make_run(tmp_path / "run", {"one": requests})
-    folder = make_trial(tmp_path / "run", "one", 1, requests, seconds={"load": 60})
-    for path in (tmp_path / "containers").iterdir():
-        shutil.copy(path, folder)
-    return [str(reason) for reason in derive_summary(tmp_path / "run").validity.reasons]
 
-
-def test_a_trial_with_such_a_server_is_judged_by_its_counts(tmp_path: Path) -> None:
-    [throttled] = [one for one in trial_of(tmp_path, "after") if "kept from computing" in one]
-
-    assert throttled.endswith("server-1 was kept from computing by its limit for 16.1 s")
-
-
-def test_a_worker_that_ran_out_of_memory_is_named(tmp_path: Path) -> None:
-    [lost] = [one for one in trial_of(tmp_path, "lost") if "lost" in one]
-
-    assert lost.endswith("server-1 lost worker 36 during the load (out of memory)")
+    assert reason in judged(trial_of(requests), seconds=Seconds(load=60), **seen)[1]
 
 
 def test_an_event_of_the_engine_ends_the_trial_of_the_container_that_ran_out_of_memory(

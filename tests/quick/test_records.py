@@ -1,7 +1,6 @@
 """Records that cannot be read, or that ask for what nobody measures, and small words of records."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,10 @@ from typing import Any
 import pytest
 
 from stampede.pipeline import derive_summary
-from stampede.records.checksums import MANIFEST
 from stampede.records.claims import Claim, Published, Quantity
-from stampede.records.duration import in_seconds
 from stampede.records.folder import BadRun, read_run, read_summary
 from stampede.records.model import name_from
-from stampede.records.plural import noun_for, plural
-from tests.conftest import Lab
+from stampede.records.words import in_seconds, noun_for, plural
 from tests.synthetic import Request, make_run
 from tools.same_results import compare_results
 
@@ -33,13 +29,9 @@ def changed(path: Path, change: Callable[[Any], None]) -> None:
 
 def today(folder: Path) -> Path:
     """Write a run as this version does, and return its folder."""
-    return make_run(
-        folder,
-        {"one": FEW},
-        claims=[Claim(says=KNOWN, value=P50, at_most=1000)],
-        published=[Published(variant="one", load="mix", request_class="light", metric="overhead", stats={"p50": 50})],
-        times=2,
-    )
+    published = [Published(variant="one", load="mix", request_class="light", metric="overhead", stats={"p50": 50})]
+    claims = [Claim(says=KNOWN, value=P50, at_most=1000)]
+    return make_run(folder, {"one": FEW}, claims=claims, published=published, times=2)
 
 
 @pytest.mark.parametrize(
@@ -95,23 +87,8 @@ def test_a_record_that_lacks_what_this_version_needs_is_refused_with_the_place(
     assert place in str(caught.value)
 
 
-def test_a_run_without_a_manifest_can_still_be_read(tmp_path: Path, lab: Lab) -> None:
-    run = today(tmp_path / "run")
-    (run / MANIFEST).unlink(missing_ok=True)
-    copy = shutil.copytree(run, lab.results / "made-up" / "copy")
-
-    assert lab.call("report", str(copy)).returncode == 0
-
-
-def test_a_text_makes_a_name() -> None:
-    assert name_from("GET /Orders/{id}?all", "home") == "get-orders-id-all"
-    assert name_from("/", "home") == "home"
-
-
-def test_a_noun_has_the_number_of_its_things() -> None:
+def test_small_words_are_what_they_should_be() -> None:
+    assert [name_from(text, "home") for text in ("GET /Orders/{id}?all", "/")] == ["get-orders-id-all", "home"]
     assert [plural(count, "trial") for count in (0, 1, 2)] == ["0 trials", "1 trial", "2 trials"]
     assert [noun_for(count, "worker") for count in (1, 2)] == ["worker", "workers"]
-
-
-def test_durations_are_in_seconds_or_minutes() -> None:
     assert [in_seconds(duration) for duration in ("90s", "5m")] == [90, 300]

@@ -1,87 +1,94 @@
 """How tables, reports and pictures show the spread of a value: intervals from three trials on, else the trials."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import pytest
+from inline_snapshot import snapshot
 
+from stampede.evaluate.statistics.estimates import TrialValues
+from stampede.evaluate.statistics.intervals import Draw
 from stampede.evaluate.statistics.stopping import has_interval
-from stampede.records.claims import Claim, Quantity
+from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.markdown import markdown
-from stampede.report.tables.quantities import quantity_tables
 from tests.in_memory import conclude, page_of, printed, values_of
 from tests.synthetic import run_record
 
 P99 = Quantity(variant="one", request_class="light", metric="overhead", stat="p99")
 
 
-def told(tmp_path: Path, *waits_ms: float) -> tuple[Run, Summary, dict[str, str]]:
-    """Return a run in whose trials one request in fifty waits, its results, and what the lab says of them."""
-    run = run_record(["one"], len(waits_ms), claims=[Claim(says="it waits", value=P99, at_least=1)])
-    values = [values_of(n, min=1, p50=1, p90=1, p99=wait_ms) for n, wait_ms in enumerate(waits_ms, start=1)]
-    summary = conclude(run, {("one", "mix", "light"): values})
-    page = page_of(tmp_path, run, summary)
-    tables = page[page.index('<h2 id="verdicts">') : page.index('<h2 id="figures">')]
-    return run, summary, {
-        "terminal": printed(run, summary), "Markdown": markdown(run, summary),
-        "report": tables + page[page.index('<h2 id="figures-in-numbers">') : page.index('<h2 id="variants">')],
-    }  # fmt: skip
+def told(waits_ms: Mapping[str, Sequence[float]], **changed: Any) -> tuple[Run, Summary]:
+    """Return a run in whose trials one request in fifty waits, by variant, and its results."""
+    run = run_record([*waits_ms], max(map(len, waits_ms.values())), **changed)
+    return run, conclude(run, {
+        (name, "mix", "light"): [values_of(n, min=1, p50=1, p80=1, p90=1, p99=ms) for n, ms in enumerate(of, start=1)]
+        or [TrialValues(1, 0, {("failures", "share"): Draw(1.0)})]
+        for name, of in waits_ms.items()
+    })  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("waits_ms", "p50", "p99"),
-    [
-        ((142,), "1.0", "142"),
-        ((142, 3219), "1.0", "142 and 3219"),
-        ((142, 150, 160), "1.0", "150\n130 to 175"),
-        ((4, 90, 9000), "1.0", "4.0, 90.0 and 9000"),
-    ],
-)
-def test_a_cell_has_the_interval_or_the_trials_and_equal_numbers_once(
-    tmp_path: Path, waits_ms: Sequence[float], p50: str, p99: str
-) -> None:
-    """One trial has its value, two have theirs, and three that differ a thousandfold have no interval that tells."""
-    run, summary, _ = told(tmp_path, *waits_ms)
+def test_a_table_of_80_columns_has_intervals_or_trials_and_equal_numbers_once() -> None:
+    """One trial has its value, two have theirs, and three that differ a thousandfold have no interval that tells.
 
-    table = next(quantity_tables(run, summary))
+    Published figures stand above. What has no figure has no row and no column; a long name breaks before a number does.
+    """
+    waits_ms = {"one": [142], "two": [142, 3219], "three": [142, 150, 160], "far": [4, 90, 9000], "nothing": [],
+                "a-variant-of-thirty-characters": [11000, 31000, 21000, 91000, 15000]}  # fmt: skip
+    stats = dict.fromkeys(("p50", "p75", "p80", "p95", "max"), 20000.0)
+    published = [Published(variant="two", request_class="light", metric="overhead", stats=stats)]
 
-    [row] = table.rows  # one line of kind measured, and none of another kind
-    found = dict(zip(table.head, row, strict=True))
-    assert (found["p50"], found["p99"], found[""]) == (p50, p99, "measured")
+    text = printed(*told(waits_ms, published=published))
 
+    table = text[text.index("Overhead of requests") : text.index("measured: the median")]
+    assert "\n".join(line.rstrip() for line in table.splitlines()) == snapshot("""\
+Overhead of requests, ms
+variant                                      p50    p75  p90  answered
+one                             measured     1.0      –  1.0       100
+two                             published  20000  20000    –
+                                measured     1.0      –  1.0       200
+three                           measured     1.0      –  1.0       300
+far                             measured     1.0      –  1.0       300
+a-variant-of-thirty-characters  measured     1.0      –  1.0       500
 
-def test_two_trials_have_no_interval(tmp_path: Path) -> None:
-    _, summary, said = told(tmp_path, 142, 3219)
-
-    [row] = [one for one in summary.rows if (one.metric, one.stat) == ("overhead", "p99") and one.request_class]
-    assert row.high is not None
-    assert row.high > 100_000  # what was computed stays in summary.json
-    for where, text in said.items():
-        assert not re.search(r"\d{6}", re.sub(r"20\d{6}T?", "", text)), where
-        assert text.count("142 and 3219") == 2, where  # the figure and the claim
-
-
-def test_three_trials_have_an_interval_in_the_cell_of_the_value(tmp_path: Path) -> None:
-    """A terminal has it below the value, Markdown and the report beside it."""
-    *_, said = told(tmp_path, 142, 150, 160)
-
-    assert "| one | measured | 1.0 | 1.0 | 1.0 | 150 (130 to 175) | 300 |" in said["Markdown"]
-    assert "<td>150 <small>(130 to 175)</small></td>" in said["report"]
-    lines = [line.split() for line in said["terminal"].splitlines()]
-    assert lines[lines.index(["one", "measured", "1.0", "1.0", "150", "300"]) + 1] == ["130", "to", "175"]
+Overhead of requests, ms
+variant                                                   p99    max  answered
+one                             measured                  142      –       100
+two                             published                   –  20000
+                                measured         142 and 3219      –       200
+three                           measured                  150      –       300
+                                                   130 to 175
+far                             measured   4.0, 90.0 and 9000      –       300
+a-variant-of-thirty-characters  measured                21000      –       500
+                                               11000 to 91000
+no value of this quantity: nothing\
+""")
 
 
-@pytest.mark.parametrize(
-    ("values", "low", "high", "shown"),
-    [
-        ([1, 2], 0.5, 4, False), ([1, 2, 3], 0.5, 4, True), ([1, 2, 3], 0.5, 301, False), ([1, 2, 3], 0.009, 4, False),
-        ([0, 0, 0], 0, 0.01, True), ([1, 2, 3], None, None, False),
-    ],
-)  # fmt: skip
-def test_an_interval_is_shown_if_it_tells_something(
-    values: list[float], low: float | None, high: float | None, shown: bool
-) -> None:
-    assert has_interval(values, low, high) == shown
+def test_two_trials_have_no_interval_and_three_have_one_beside_the_value(tmp_path: Path) -> None:
+    """What was computed of two stays in summary.json."""
+    claims = [Claim(says="it waits", value=P99, at_least=1)]
+    pages = {}
+    for waits_ms in ([142, 3219], [142, 150, 160]):
+        run, summary = told({"one": waits_ms}, claims=claims)
+        page = page_of(tmp_path, run, summary)
+        parts = (("verdicts", "figures"), ("figures-in-numbers", "variants"))
+        shown = [page[page.index(f'<h2 id="{first}">') : page.index(f'<h2 id="{then}">')] for first, then in parts]
+        pages[len(waits_ms)] = [markdown(run, summary), "".join(shown)]
+
+    [row] = [one for one in told({"one": [142, 3219]})[1].rows if (one.metric, one.stat) == ("overhead", "p99")]
+    assert (row.high or 0) > 100_000
+    for text in pages[2]:
+        assert not re.search(r"\d{6}", re.sub(r"20\d{6}T?", "", text))
+        assert text.count("142 and 3219") == 2, "the figure and the claim"
+    assert "| one | measured | 1.0 | 1.0 | 1.0 | 150 (130 to 175) | 300 |" in pages[3][0]
+    assert "<td>150 <small>(130 to 175)</small></td>" in pages[3][1]
+
+
+def test_an_interval_is_shown_if_it_tells_something() -> None:
+    tells = [([1, 2, 3], 0.5, 4), ([0, 0, 0], 0, 0.01)]
+    says_nothing = [([1, 2], 0.5, 4), ([1, 2, 3], 0.5, 301), ([1, 2, 3], 0.009, 4), ([1, 2, 3], None, None)]
+
+    assert [has_interval(*each) for each in (*tells, *says_nothing)] == [True] * 2 + [False] * 4

@@ -13,16 +13,15 @@ def test_one_trial_does_not_show_how_far_trials_differ() -> None:
 
 
 @pytest.mark.parametrize(
-    ("interval", "bound", "needed"),
-    [((9.9, 10.1), 100, LEAST), ((5, 20), 30, 4), ((5, 20), 15, 15), ((5, 20), 10.5, None)],
-)
-def test_the_nearer_the_bound_the_more_trials(interval: tuple[float, float], bound: float, needed: int | None) -> None:
+    ("interval", "bounds", "needed"),
+    [((9.9, 10.1), [100], LEAST), ((5, 20), [30], 4), ((5, 20), [15], 15), ((5, 20), [1, 15], 15),
+     ((5, 20), [10.5], None)],
+)  # fmt: skip
+def test_the_nearer_the_nearest_bound_the_more_trials(
+    interval: tuple[float, float], bounds: list[float], needed: int | None
+) -> None:
     """By hand: five trials reach log 2 far, and the bound 15 is log 1.5 away, so 5 · (log 2 / log 1.5)² = 14.6."""
-    assert trials_needed(5, 10, interval, [bound]) == needed
-
-
-def test_of_two_bounds_the_nearer_counts() -> None:
-    assert trials_needed(5, 10, (5, 20), [1, 15]) == trials_needed(5, 10, (5, 20), [15])
+    assert trials_needed(5, 10, interval, bounds) == needed
 
 
 def test_values_that_may_be_zero_are_compared_as_they_are() -> None:
@@ -32,20 +31,13 @@ def test_values_that_may_be_zero_are_compared_as_they_are() -> None:
     assert trials_needed(5, 0, (0, 0), [0]) is None
 
 
-def test_trials_that_agree_decide_at_the_first_look() -> None:
-    assert sequential_verdict([True] * 4) is None
-    assert sequential_verdict([True] * 5) is True
-    assert sequential_verdict([False] * 5) is False
+def test_trials_that_agree_decide_at_the_first_look_and_a_dissent_takes_more() -> None:
+    """A decision stands whatever comes afterwards."""
+    agree = [sequential_verdict(sides) for sides in ([True] * 4, [True] * 5, [False] * 5, [True] * 5 + [False] * 3)]
+    late = [count for count in range(5, 20) if sequential_verdict([False, *[True] * (count - 1)])]
 
-
-def test_a_decision_stands_whatever_comes_afterwards() -> None:
-    assert sequential_verdict([True] * 5 + [False] * 3) is True
-
-
-def test_after_a_dissent_more_trials_must_agree() -> None:
-    decided = [count for count in range(5, 20) if sequential_verdict([False, *[True] * (count - 1)])]
-
-    assert decided[0] > 7
+    assert agree == [None, True, False, True]
+    assert late[0] > 7
 
 
 def test_looking_after_every_trial_decides_falsely_no_more_often_than_promised() -> None:

@@ -7,23 +7,19 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
-from rich.console import Console
+from rich.console import Console, RenderableType
 
-from stampede.evaluate.metrics import Statistic, failures, servers, spread, throughput, times
+from stampede.evaluate.metrics import Statistic, servers
 from stampede.evaluate.metrics.metric import rows_needed
-from stampede.evaluate.metrics.spread import evenness
-from stampede.evaluate.statistics.estimates import TrialValues
-from stampede.evaluate.statistics.intervals import Draw
+from stampede.evaluate.metrics.requests import FAILURE_FAMILY, SPREAD_FAMILY, THROUGHPUT_FAMILY, TIME_FAMILY, evenness
 from stampede.evaluate.verdict.claims import missing_cores
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import LoadRecord, Run, RunMachine, VariantRecord
-from stampede.records.summary import Estimate, Summary, TrialValidity
+from stampede.records.summary import ClaimRow, Estimate, PublishedRow, Summary, TrialValidity
 from stampede.report.markdown import markdown
-from stampede.report.tables import Table
-from stampede.report.tables.quantities import quantity_tables
-from stampede.report.tables.verdicts import claims_table
-from stampede.report.terminal import print_tables, terminal_table
+from stampede.report.tables.verdicts import claims_table, published_table
+from stampede.report.terminal import terminal_table
 from stampede.report.wording import figures_phrase, published_quantity
 from tests.in_memory import (
     MIX,
@@ -47,8 +43,7 @@ def row(
     summary: Summary, stat: Statistic, request_class: str | None = "light", metric: str = "overhead"
 ) -> Estimate | None:
     """Return the row of one statistic of the only variant, if there is one."""
-    found = [one for one in summary.rows if (one.stat, one.request_class, one.metric) == (stat, request_class, metric)]
-    return found[0] if found else None
+    return summary.row("one", "mix", request_class, metric, stat)
 
 
 def p99(variant: str = "one") -> Quantity:
@@ -61,7 +56,13 @@ def claim(at_least: float | None, **changed: Any) -> Claim:
     return Claim(**({"says": "It waits", "value": p99(), "at_least": at_least} | changed))
 
 
+def near(stats: dict[Statistic, float], within: float = 0.25, variant: str = "one") -> Published:
+    """Return a published row about the overhead of light requests that says how near is near enough."""
+    return Published(variant=variant, request_class="light", metric="overhead", stats=stats, within=within)
+
+
 SHORT = Claim(says="the tail is short", value=p99(), at_most=1e9)
+BUSY = TrialValidity(variant="one", load="mix", trial=1, verdict="suspect", reasons=["the machine was 50% busy"])
 
 
 def test_percentiles_are_those_of_the_rows() -> None:
@@ -70,37 +71,32 @@ def test_percentiles_are_those_of_the_rows() -> None:
     Fewer requests cannot carry a p99.
     """
     expected = {"min": 1, "avg": 50.5, "p50": 50.5, "p90": 90.1, "p99": 99.01, "max": 100}
-    found, of_fewer = (measure(requests, times.FAMILY) for requests in (HUNDRED, HUNDRED[:99]))
+    found, of_fewer = (measure(requests, TIME_FAMILY) for requests in (HUNDRED, HUNDRED[:99]))
 
     assert {stat: found["light", "overhead", stat] for stat in expected} == pytest.approx(expected)
     assert ("light", "overhead", "p90") in of_fewer
     assert ("light", "overhead", "p99") not in of_fewer
-
-
-@pytest.mark.parametrize(
-    ("stat", "needed"), [("p50", 2), ("p90", 10), ("p10", 10), ("p99", 100), ("p99.9", 1000), ("min", 1), ("stdev", 2)]
-)
-def test_rows_needed_by_a_statistic(stat: Statistic, needed: int) -> None:
-    assert rows_needed(stat) == needed
+    needed = {"p50": 2, "p90": 10, "p10": 10, "p99": 100, "p99.9": 1000, "min": 1, "stdev": 2}
+    assert {stat: rows_needed(stat) for stat in needed} == needed
 
 
 def test_failures_are_counted_beside_the_times_and_never_in_them() -> None:
-    requests = [Request(overhead_ms=10) for _ in range(99)] + [Request(overhead_ms=-100, error="status 502")]
+    """The failed requests might have been the slowest: if one in a hundred failed, there is no p99."""
+    failed = [Request(overhead_ms=-100, error="status 502") for _ in range(10)]
+    found, fewer = (
+        measure([Request(overhead_ms=10)] * 990 + failed[:count], TIME_FAMILY, FAILURE_FAMILY) for count in (10, 9)
+    )
 
-    found = measure(requests, times.FAMILY, failures.FAMILY)
-
-    assert found["light", "overhead", "min"] == 10
-    assert found["light", "failures", "share"] == pytest.approx(0.01)
+    assert (found["light", "overhead", "min"], found["light", "failures", "share"]) == (10, 0.01)
+    assert [("light", "overhead", stat) in found for stat in ("p95", "p99")] == [True, False]
+    assert ("light", "overhead", "p99") in fewer
 
 
 def test_classes_of_request_are_kept_apart_and_counted_together() -> None:
-    requests = [Request(overhead_ms=1), Request(overhead_ms=9, request_class="heavy")]
+    found = measure([Request(overhead_ms=1), Request(overhead_ms=9, request_class="heavy")], TIME_FAMILY)
 
-    found = measure(requests, times.FAMILY)
-
-    assert {name: found[name, "overhead", "avg"] for name in ("light", "heavy", None)} == {
-        "light": 1, "heavy": 9, None: 5,
-    }  # fmt: skip
+    averages = {name: found[name, "overhead", "avg"] for name in ("light", "heavy", None)}
+    assert averages == {"light": 1, "heavy": 9, None: 5}
 
 
 def test_throughput_counts_from_the_first_request_to_the_last_answer() -> None:
@@ -112,8 +108,8 @@ def test_throughput_counts_from_the_first_request_to_the_last_answer() -> None:
     patient = [Request(overhead_ms=0, sent_s=n * 0.1, user=1) for n in range(10)]
     waiting = [Request(overhead_ms=100, sent_s=n * 0.2, user=2) for n in range(10)]
 
-    opened = measure(steady, throughput.FAMILY, load=MIX.model_copy(update={"loop": "open"}))
-    closed = measure(patient + waiting, throughput.FAMILY)
+    opened = measure(steady, THROUGHPUT_FAMILY, load=MIX.model_copy(update={"loop": "open"}))
+    closed = measure(patient + waiting, THROUGHPUT_FAMILY)
 
     assert opened == {(name, "throughput", "per_second"): pytest.approx(1) for name in ("light", None)}
     assert closed["light", "throughput", "of_ideal"] == pytest.approx(2 / 3, abs=0.001)
@@ -162,7 +158,7 @@ def test_requests_and_connections_are_counted_by_worker(tmp_path: Path) -> None:
     assert found["requests_by_connection", "max"] == 6
     assert found["connections_by_worker", "largest_share"] == pytest.approx(2 / 3)
     assert found["connections_by_worker", "correlation"] == pytest.approx(1)
-    untold = {metric for _, metric, _ in measure(HUNDRED, spread.FAMILY)}
+    untold = {metric for _, metric, _ in measure(HUNDRED, SPREAD_FAMILY)}
     assert untold == {"requests_by_worker"}, "a server that cannot tell its connections has none"
 
 
@@ -170,7 +166,7 @@ def test_idle_workers_count_for_evenness() -> None:
     """Three of four workers serve 6, 3 and 3 requests, one none: by hand 0.5, 2.0 and 12^2 / (4 * 54)."""
     requests = [Request(worker=f"box:{worker}") for worker in [1] * 6 + [2] * 3 + [3] * 3]
 
-    found = measure(requests, spread.FAMILY, variant=VariantRecord(name="one", workers=4, settings={}))
+    found = measure(requests, SPREAD_FAMILY, variant=VariantRecord(name="one", workers=4, settings={}))
 
     expected = {"largest_share": 0.5, "max_over_mean": 2.0, "jain_index": 144 / 216}
     assert {stat: found["light", "requests_by_worker", stat] for stat in expected} == pytest.approx(expected)
@@ -205,90 +201,44 @@ def test_what_servers_tell_of_themselves_is_of_all_requests() -> None:
     assert told == [("box:7", 24), ("box:99", 16)]
 
 
-def test_published_figures_stand_beside_measured_ones() -> None:
-    published = [
-        Published(variant="one", request_class="light", metric="overhead", stats={"p50": 292, "p99": 10550}),
-        Published(variant="one", request_class="light", metric="requests_by_worker", counts=[113, 95, 132, 455]),
-    ]
+def test_a_percentile_that_requests_do_not_carry_decides_nothing() -> None:
+    """A closed loop sends fewer requests while they wait, so what is left of the trials would be the fast ones.
 
-    _, summary = concluded({"one": [5.5]}, stats=["p50"], published=published)
-
-    rows = {(one.metric, one.stat): (one.published, one.measured, one.predicted) for one in summary.rows}
-    assert rows["overhead", "p50"] == (292, 5.5, None)
-    assert rows["overhead", "p99"] == (10550, None, None)
-    assert rows["requests_by_worker", "largest_share"] == (455 / 795, None, None)
-
-
-def test_failures_that_could_be_the_tail_leave_a_claim_undecided() -> None:
-    """One request in a hundred failed: had they been answered, they might have been the slowest hundredth."""
-    requests = HUNDRED * 10 + [Request(error="status 502")] * 11
-
-    summary = conclude(run_record(["one"], claims=[SHORT]), measured_cells(requests, times.FAMILY, failures.FAMILY))
-
-    assert (summary.claims[0].verdict, summary.claims[0].reason) == (
-        "undecided", "1.1% of the requests failed, too many to leave out of p99",
-    )  # fmt: skip
-    assert row(summary, "p99") is None
-    assert row(summary, "p95") is not None
-
-
-def test_a_percentile_that_one_trial_lacks_has_no_median() -> None:
-    """A closed loop sends fewer requests while they wait, so what is left of the trials would be the fast ones."""
-    cells = {
-        ("one", "mix", "light"): [values_of(1, p50=1, p99=9), values_of(2, 50, p50=2)],
+    Had the requests that failed been answered, they might have been the slowest hundredth.
+    """
+    lacking = {
+        ("one", "mix", "light"): [values_of(1, p50=1, p99=9, min=3), values_of(2, 50, p50=2)],
         ("two", "mix", "light"): [values_of(number, 99, p50=1) for number in (1, 2)],
     }
+    failing = measured_cells(HUNDRED * 10 + [Request(error="status 502")] * 11, TIME_FAMILY, FAILURE_FAMILY)
+    few = {("one", "mix", "light"): [values_of(1, 99, p50=1)]}
+    nothing = {("one", "mix", "light"): [values_of(1, 2, min=3, p50=4), values_of(2, 0)]}
+    one, of_failing, of_few, of_nothing = (
+        conclude(run_record(["one", "two"], trials, claims=[SHORT]), cells)
+        for trials, cells in ((2, lacking), (1, failing), (1, few), (2, nothing))
+    )
 
-    summary = conclude(run_record(["one", "two"], 2, claims=[SHORT]), cells)
-
-    middle = row(summary, "p50")
-    assert row(summary, "p99") is None
-    assert middle is not None
+    assert [(found.claims[0].verdict, found.claims[0].measured, found.claims[0].reason)
+            for found in (one, of_failing, of_few)] == [
+        ("undecided", None, "p99 needs 100 requests a trial; one trial had 50"),
+        ("undecided", None, "1.1% of the requests failed, too many to leave out of p99"),
+        ("undecided", None, "p99 needs 100 requests a trial; there were 99 at most"),
+    ]  # fmt: skip
+    assert [row(found, "p99") for found in (one, of_failing, of_few)] == [None] * 3
+    assert row(of_failing, "p95")
+    middle, smallest = row(one, "p50"), row(of_nothing, "min")
+    assert middle
     assert (middle.n, middle.trials) == (150, 2)
-    assert (summary.claims[0].verdict, summary.claims[0].reason) == (
-        "undecided", "p99 needs 100 requests a trial; one trial had 50",
-    )  # fmt: skip
-    few = concluded({"one": [1]}, stats=["p50"], answered=99, claims=[SHORT])[1]
-    assert (few.claims[0].verdict, few.claims[0].measured) == ("undecided", None)
-    assert few.claims[0].reason == "p99 needs 100 requests a trial; there were 99 at most"
-
-
-def test_a_percentile_needs_requests_in_every_trial_and_one_trial_is_enough_for_a_min() -> None:
-    cells = {("one", "mix", "light"): [values_of(1, 2, min=3, p50=4), values_of(2, 0)]}
-
-    summary = conclude(run_record(["one"], 2), cells)
-
-    assert row(summary, "p50") is None
-    smallest = row(summary, "min")
-    assert smallest is not None
-    assert smallest.measured == 3
-
-
-BUSY = TrialValidity(variant="one", load="mix", trial=1, verdict="suspect", reasons=["the machine was 50% busy"])
-FAILED = BUSY.model_copy(update={"verdict": "invalid", "reasons": ["failed: k6 ended with exit code 107"]})
-
-
-def test_a_verdict_from_a_suspect_trial_says_so() -> None:
-    """The other variant was measured in peace, and its row says nothing."""
-    published = [near({"p99": 50}), near({"p99": 50}, variant="two")]
-    cells = {(name, "mix", "light"): [values_of(1, p99=50), values_of(2, p99=50)] for name in ("one", "two")}
-
-    summary = conclude(run_record(["one", "two"], 2, claims=[SHORT], published=published), cells, [BUSY])
-
-    [claimed], [one, two] = summary.claims, summary.published
-    for row in (claimed, one):
-        assert (row.verdict, row.suspect, row.reason, row.doubt) == ("reproduced", True, None, BUSY.reasons[0])
-    assert (two.verdict, two.suspect, two.reason, two.doubt) == ("reproduced", False, None, None)
+    assert row(of_nothing, "p50") is None
+    assert smallest
+    assert smallest.measured == 3, "one trial is enough for a min"
 
 
 def test_text_with_brackets_is_printed_as_it_is() -> None:
     """Rich would take [/work] for markup and stop, after the whole measurement."""
     run, summary = concluded({"one": [1]}, claims=[claim(1, says="the tail of [/work] is [even]")])
-    console = Console(width=200, record=True, file=io.StringIO())
 
-    print_tables(console, run, summary)
-
-    assert "the tail of [/work] is [even]" in console.export_text()
+    assert "the tail of [/work] is [even]" in " ".join(printed(run, summary).split())
 
 
 def test_an_invalid_trial_gives_no_number_and_no_verdict(tmp_path: Path) -> None:
@@ -304,20 +254,14 @@ def test_an_invalid_trial_gives_no_number_and_no_verdict(tmp_path: Path) -> None
 
     assert {"three"} == {one.variant for one in summary.rows if one.measured is not None}
     assert summary.validity.verdict == "invalid"
-    failed, broken, *_ = summary.validity.reasons
-    assert failed == "one: invalid: failed: k6 ended with exit code 107"
+    why = "failed: k6 ended with exit code 107"
+    assert summary.validity.reasons[0] == f"one: invalid: {why}"
     reason = "two/mix/1/points.json.gz cannot be read: IO Error: Unexpected end of GZIP stream"
-    assert broken.startswith(f"two: invalid: {reason}")
+    assert summary.validity.reasons[1].startswith(f"two: invalid: {reason}")
     assert [claim.verdict for claim in summary.claims] == ["invalid"] * 2
-    assert summary.claims[0].reason == "one: failed: k6 ended with exit code 107"
     [found] = summary.published
-    assert (found.verdict, found.reason) == ("invalid", "one: failed: k6 ended with exit code 107")
+    assert summary.claims[0].reason == found.reason == f"one: {why}"
     assert [(one.verdict, one.measured) for one in found.figures] == [("invalid", None)] * 2
-
-
-def near(stats: dict[Statistic, float], within: float = 0.25, variant: str = "one") -> Published:
-    """Return a published row about the overhead of light requests that says how near is near enough."""
-    return Published(variant=variant, request_class="light", metric="overhead", stats=stats, within=within)
 
 
 SPREAD = [80.0, 90.0, 100.0, 110.0, 125.0]
@@ -428,6 +372,9 @@ PUBLISHED: list[tuple[list[float], Published]] = [
     # the whole interval counts
     *((SPREAD, near({"p99": figure})) for figure in (100, 60, 200, 99, 101)),
     (SPREAD, near({"p99": 100}, 0.05)),
+    # nothing but 0 reproduces a published 0; what names no tolerance has one all the same
+    *(([value] * 2, near({"p99": 0})) for value in (0.0, 5.0)),
+    ([51] * 2, Published(variant="one", request_class="light", metric="overhead", stats={"p99": 50})),
     # one trial decides nothing
     ([1000], near({"p99": 1000})),
     # a row is as good as its worst measured figure; p50 and p10 are measured, and p75 needs more requests
@@ -439,12 +386,16 @@ PUBLISHED: list[tuple[list[float], Published]] = [
 
 
 def test_a_published_figure_is_reproduced_up_to_the_stated_share() -> None:
+    """A row of a variant that was left out has no verdict."""
+    assert concluded({"one": [1]}, published=[near({"p50": 50}, variant="left-out")])[1].published == []
+
     def judged(values: list[float], published: Published) -> str:
         stats = ["max", "p99"] if "p99" in published.stats else ["max", "p50", "p10"]
         answered = 100 if "p99" in published.stats else 3
         [row] = concluded({"one": values}, stats=stats, answered=answered, published=[published])[1].published
         figures = (f"{one.stat} {one.published:g}: {one.verdict}" + (
-            "" if one.measured is None else f", {one.measured:.4g} ({one.low:.4g} to {one.high:.4g}), {one.ratio:.4g}"
+            "" if one.measured is None else f", {one.measured:.4g} ({one.low:.4g} to {one.high:.4g}), "
+            f"{'no ratio' if one.ratio is None else f'{one.ratio:.4g}'}"
         ) for one in row.figures)  # fmt: skip
         return f"{row.verdict} ±{row.within:g}: {'; '.join(figures)}; {row.reason}"
 
@@ -468,6 +419,9 @@ undecided ±0.25: p99 101: undecided, 100 (80 to 125), 0.9901; the interval of p
     trials (2 min) would decide
 undecided ±0.05: p99 100: undecided, 100 (80 to 125), 1; the interval of p99 straddles an edge; more than 100
     trials would be needed
+reproduced ±0.25: p99 0: reproduced, 0 (0 to 0), no ratio; None
+contradicted ±0.25: p99 0: contradicted, 5 (5 to 5), no ratio; None
+reproduced ±0.25: p99 50: reproduced, 51 (51 to 51), 1.02; None
 undecided ±0.25: p99 1000: undecided, 1000 (1000 to 1000), 1; one trial decides nothing; about 5 trials (5
     min) would decide
 reproduced ±0.25: p50 50: reproduced, 50 (50 to 50), 1; p10 50: reproduced, 50 (50 to 50), 1; None
@@ -478,114 +432,6 @@ contradicted ±0.25: p50 100: contradicted, 50 (50 to 50), 0.5; p75 99: not meas
 not measured in a short run ±0.25: p75 99: not measured in a short run; p75 needs 4 requests a trial; there
     were 3 at most
 """)
-
-
-def test_published_figures_without_a_tolerance_have_a_verdict_too() -> None:
-    """A row of a variant that was left out has none, and nothing but 0 reproduces a published 0."""
-    published = [
-        Published(variant="one", request_class="light", metric="overhead", stats={"p50": 50, "min": 0}),
-        Published(variant="one", request_class="light", metric="failures", stats={"count": 0}),
-        Published(variant="one", request_class="light", metric="requests_by_worker", counts=[1, 2]),
-        near({"p50": 50}, variant="left-out"),
-    ]
-
-    cells = measured_cells([Request(overhead_ms=51)] * 100, times.FAMILY, failures.FAMILY, spread.FAMILY)
-    both = {cell: [trial, trial._replace(trial=2)] for cell, [trial] in cells.items()}
-    run = run_record(["one"], 2, published=published)
-    summary = conclude(run, both)
-
-    assert [(one.metric, one.within) for one in summary.published] == [
-        ("overhead", 0.25), ("failures", 0.25), ("requests_by_worker", 0.25),
-    ]  # fmt: skip
-    verdicts = {(row.metric, one.stat): (one.verdict, one.ratio) for row in summary.published for one in row.figures}
-    assert verdicts["overhead", "p50"][0] == "reproduced"
-    assert verdicts["overhead", "p50"][1] == pytest.approx(1.02)
-    assert verdicts["overhead", "min"] == ("contradicted", None)
-    assert verdicts["failures", "count"] == ("reproduced", None)
-    assert verdicts["requests_by_worker", "largest_share"][0] == "contradicted"
-    assert "1 of 2 within 25 %; contradicted: min" in " ".join(printed(run, summary).split())
-
-
-def test_a_long_name_breaks_before_a_number_does() -> None:
-    """Ten columns of numbers leave eighteen characters for the name."""
-    statistics = ["min", "avg", "stdev", "p50", "p75", "p90", "p99", "p99.9", "max"]
-    row = ("a-variant-of-thirty-characters", "measured", *["12.3"] * len(statistics), "1234")
-    out = io.StringIO()
-
-    table = Table("Times", ("variant", "", *statistics, "n"), [row], words=2)
-    Console(file=out, width=80).print(terminal_table(table))
-
-    lines = [one.rstrip() for one in out.getvalue().splitlines()]
-    assert max(map(len, lines)) <= 80
-    assert "".join(one.split()[0] for one in lines[2:]) == row[0]
-    assert lines[2].split()[1:] == ["measured", *["12.3"] * len(statistics), "1234"]
-
-
-def test_quantities_of_several_trials_fit_80_columns_in_as_many_parts_as_it_takes() -> None:
-    """Intervals stand below the medians, and the columns are dealt evenly to the parts."""
-    published = [near({"p50": 25, "p60": 20, "p80": 20000}, variant=name) for name in ("one", "two-with-a-long-name")]
-    trials: dict[str, list[float]] = {
-        "one": [10, 30, 20, 90, 15],
-        "two-with-a-long-name": [11000, 31000, 21000, 91000, 15000],
-    }
-
-    text = printed(*concluded(trials, stats=["min", "p50", "p60", "p80", "p90", "p99"], published=published))
-
-    lines = text[text.index("Overhead of requests") : text.index("measured: the median")].splitlines()
-    assert "\n".join(line.rstrip() for line in lines) == snapshot("""\
-Overhead of requests, ms
-variant                                     p50             p90  answered
-one                   published            25.0               –
-                      measured             20.0            20.0       500
-                                   10.0 to 90.0    10.0 to 90.0
-two-with-a-long-name  published            25.0               –
-                      measured            21000           21000       500
-                                 11000 to 91000  11000 to 91000
-
-Overhead of requests, ms
-variant                                    p99  answered
-one                   measured            20.0       500
-                                  10.0 to 90.0
-two-with-a-long-name  measured           21000       500
-                                11000 to 91000\
-""")
-
-
-def test_what_has_no_figure_has_no_row_and_no_column() -> None:
-    """The column n says how many requests there were, and a variant without a figure may have had some."""
-    table = Table(
-        "Times", ("variant", "", "p50", "p99", "max", "answered"), words=2,
-        rows=[("one", "published", "–", "–", "9", ""), ("one", "measured", "1", "–", "–", "12"),
-              ("two", "measured", "–", "–", "–", "3")],
-    )  # fmt: skip
-
-    found = table.without_gaps()
-
-    assert found.head == ["variant", "", "p50", "max", "answered"]
-    assert found.rows == [["one", "published", "–", "9", ""], ["one", "measured", "1", "–", "12"]]
-    assert found.words == 2
-
-
-def test_a_table_names_the_variants_of_which_nothing_was_measured() -> None:
-    failed = TrialValues(1, 0, {("failures", "share"): Draw(1.0)})
-    names = ("one", "two", "three")
-    run = run_record(names)
-    cells = {(name, "mix", "light"): [values_of(1, p50=1) if name == "one" else failed] for name in names}
-
-    table = next(quantity_tables(run, conclude(run, cells)))
-
-    assert {row[0] for row in table.rows} == {"one"}
-    assert table.note == "no value of this quantity: two and three"
-
-
-def test_a_reason_that_all_claims_share_is_said_once_below_the_table() -> None:
-    run, summary = concluded({"one": [1]}, claims=[claim(0.5, says=says) for says in ("it is fast", "it is quick")])
-
-    table = claims_table(run, summary)
-
-    assert [row[1] for row in table.rows] == ["it is fast", "it is quick"]
-    assert table.note.startswith("one trial decides nothing; about 5 trials (5 min) would decide; reproduced:")
-    assert markdown(run, summary).count("ne trial decides nothing; about 5") == 1
 
 
 def test_a_measured_share_has_its_name_and_a_ratio_says_that_it_is_one() -> None:
@@ -631,62 +477,58 @@ def test_published_figures_are_judged_in_a_table_of_80_columns() -> None:
 def test_a_published_row_names_its_load_where_there_are_several() -> None:
     loads = [LoadRecord(name=name, script="mix.js", duration="60s", settings={}) for name in ("mix", "rush")]
     published = [
-        Published(
-            variant="one", load="mix", request_class="light", metric="response_time", stats={"p50": 150}, within=0.1
-        ),
+        Published(variant="one", load="mix", request_class="light", metric="response_time", stats={"p50": 1}, within=1),
         Published(variant="one", load="rush", metric="memory", stats={"total": 30}, within=0.1),
     ]
-
-    run = run_record(["one"], 5, published=published, loads=loads)
-    alike = {("response_time", "p50"): Draw(150.0, (150.0,))}
-    summary = conclude(run, {("one", "mix", "light"): [TrialValues(number, 20, alike) for number in range(1, 6)]})
+    run, summary = concluded({"one": [1]}, published=published, loads=loads)
 
     assert [(published_quantity(run, one), one.verdict, figures_phrase(one)) for one in summary.published] == [
-        ("one, mix: response time of light requests", "reproduced", "1 of 1 within 10 %"),
+        ("one, mix: response time of light requests", "undecided", "0 of 1 within 100 %; undecided: p50"),
         ("one, rush: memory", "invalid", "0 of 1 within 10 %; invalid: total"),
     ]
+
+
+def in_colour(table: RenderableType) -> str:
+    """Return what a terminal of 80 columns gets."""
+    console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
+    console.print(table)
+    return console.export_text(styles=True)
+
+
+GREEN, RED, YELLOW, FAINT = (f"\x1b[{style}m" for style in (32, 31, 33, 2))
 
 
 def test_only_a_contradiction_is_red() -> None:
     published = [near({"p50": 50.5}), near({"p50": 1}), near({"p99.9": 1}, within=9)]
     run, summary = concluded({"one": [50] * 5}, stats=["p50", "max"], published=published)
-    console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
 
-    print_tables(console, run, summary)
+    text = in_colour(terminal_table(published_table(run, summary)))
 
-    text = console.export_text(styles=True)
-    assert "\x1b[32mreproduced" in text
-    assert "\x1b[31mcontradicted" in text
-    assert "\x1b[2mnot measured" in text
-    assert text.count("\x1b[31m") == 1
+    for told in (f"{GREEN}reproduced", f"{RED}contradicted", f"{FAINT}not measured"):
+        assert told in text
+    assert text.count(RED) == 1
 
 
-def test_a_verdict_from_a_suspect_trial_is_never_plainly_green_or_red(tmp_path: Path) -> None:
+def test_a_verdict_from_a_suspect_trial_says_so_and_is_never_plainly_green_or_red(tmp_path: Path) -> None:
     """On the terminal, in Markdown and in the report; the verdict beside it rests on a valid trial."""
-    claims = [
-        one
-        for name in ("one", "two")
-        for one in (
-            Claim(says=f"{name} is fast", value=p99(name), at_most=1e9),
-            Claim(says=f"{name} is slow", value=p99(name), at_least=1e9),
-        )
-    ]
-    variants = [VariantRecord(name=name, workers=2, settings={"threads": name}) for name in ("one", "two")]
-    run = run_record(["one", "two"], 2, claims=claims, variants=variants)
+    claims = [Claim.model_validate({"says": f"{name} is so", "value": p99(name), bound: 1e9})
+              for name in ("one", "two") for bound in ("at_most", "at_least")]  # fmt: skip
+    published = [near({"p99": 50}), near({"p99": 50}, variant="two")]
+    run = run_record(["one", "two"], 2, claims=claims, published=published)
     cells = {(name, "mix", "light"): [values_of(1, p99=50), values_of(2, p99=50)] for name in ("one", "two")}
     summary = conclude(run, cells, [BUSY])
-    console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
-    green, red, yellow = (f"\x1b[{colour}m" for colour in (32, 31, 33))
+    rows: list[ClaimRow | PublishedRow] = [*summary.claims, *summary.published]
+    judged = [(row.suspect, row.reason, row.doubt) for row in rows]
+    suspect, trusted = (True, None, BUSY.reasons[0]), (False, None, None)
 
-    console.print(terminal_table(claims_table(run, summary)))
-
-    said = console.export_text(styles=True)
-    assert said.count(f"{yellow}reproduced,") == said.count(f"{yellow}not reproduced,") == 1
-    assert (said.count(green), said.count(red)) == (1, 1)
-    told = markdown(run, summary)
-    for verdict in ("reproduced, suspect", "not reproduced, suspect", "reproduced"):
-        assert told.count(f"| {verdict} |") == 1
+    said, told = in_colour(terminal_table(claims_table(run, summary))), markdown(run, summary)
     page = page_of(tmp_path, run, summary)
-    assert page.count('<td class="verdict suspect">') == 2
+
+    assert judged == [suspect, suspect, trusted, trusted, suspect, trusted]
+    assert said.count(f"{YELLOW}reproduced,") == said.count(f"{YELLOW}not reproduced,") == 1
+    assert (said.count(GREEN), said.count(RED)) == (1, 1)
+    for verdict, count in {"reproduced, suspect": 2, "not reproduced, suspect": 1, "reproduced": 2}.items():
+        assert told.count(f"| {verdict} |") == count
+    assert page.count('<td class="verdict suspect">') == 3
     assert '<td class="verdict suspect">not reproduced, suspect</td>' in page
-    assert page.count('<td class="verdict reproduced">reproduced</td>') == 1
+    assert page.count('<td class="verdict reproduced">reproduced</td>') == 2

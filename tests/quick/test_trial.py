@@ -387,8 +387,8 @@ LOADS: dict[str, tuple[list[Ends], str | None, list[str]]] = {
     ),
     "memory runs out": (
         [lambda of: of.react_to(event("oom", "2", "k6-2"))],
-        "k6-2 needed more memory than its limit of 0 MiB, which stampede/experiment/loads/script.py computes from users, the "
-        "rate and the duration", ["1", "2"],
+        "k6-2 needed more memory than its limit of 0 MiB, which stampede/experiment/loads/script.py computes from "
+        "users, the rate and the duration", ["1", "2"],
     ),
     "it is late": ([], "the load did not end within 0.3 s", ["1", "2"]),
     "the engine is lost, which is not asked for anything": (  # it would keep the lab waiting for a minute

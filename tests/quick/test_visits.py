@@ -2,19 +2,19 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
 
-from stampede.evaluate.metrics import MetricName, Statistic, times, visits
-from stampede.evaluate.metrics.rates import highest_rate
+from stampede.evaluate.metrics import MetricName, Statistic, visits
+from stampede.evaluate.metrics.requests import TIME_FAMILY
 from stampede.evaluate.metrics.visits import Visit, measured_capacity_per_s
 from stampede.evaluate.read.rows import UnreadablePoints
-from stampede.evaluate.read.trial_data import Posts
 from stampede.pipeline import derive_summary
-from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.claims import Claim, Quantity
 from stampede.records.folder import read_run
 from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary
@@ -22,6 +22,7 @@ from stampede.records.traffic import rates_per_s
 from stampede.report.markdown import markdown
 from tests.in_memory import conclude, judged, measure, measured_cells, opened_trial, page_of, printed, trial_of
 from tests.synthetic import BEGAN, Request, database_seen, make_run, make_trial, point, run_record, visit, write_points
+from tests.wrong import listed
 
 CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "400", "STEP_S": "2", "TIMEOUT_STEPS": "2", "USERS_MAX": "900"}
 """Three steps of two seconds: 100, 200 and 400 visits/s, of which the first has number 0, 200 and 600."""
@@ -51,22 +52,14 @@ def summary(requests: list[Request], load: LoadRecord = STEADY, **changed: Any) 
     return run, conclude(run, measured_cells(requests, visits.FAMILY, load=load))
 
 
-@pytest.mark.parametrize(
-    ("settings", "duration", "rates"),
-    [
-        (CLIMB, "6s", [100, 200, 400]),
-        (CLIMB, "7s", [100, 200, 400]),
-        (CLIMB, "3s", [100]),
-        (CLIMB, "1s", [100]),
-        (CLIMB | {"FIRST_PER_S": "10", "LAST_PER_S": "20", "STEP_S": "30"}, "2m", [10, 13, 16, 20]),
-        (CLIMB | {"FIRST_PER_S": "3", "LAST_PER_S": "3"}, "4s", [3, 3]),
-        ({"STEP_S": "2"}, "6s", []),
-        ({"USERS": "4"}, "6s", []),
-    ],
-)
-def test_the_rate_of_visits_climbs_in_steps(settings: dict[str, str], duration: str, rates: list[int]) -> None:
+def test_the_rate_of_visits_climbs_in_steps() -> None:
     """From 10 to 20 in four steps each is 1.26 times the one before: 12.6 and 15.9 are rounded."""
-    assert rates_per_s(settings, duration) == rates
+    slow = CLIMB | {"FIRST_PER_S": "10", "LAST_PER_S": "20", "STEP_S": "30"}
+    steady = CLIMB | {"FIRST_PER_S": "3", "LAST_PER_S": "3"}
+
+    assert [rates_per_s(CLIMB, f"{s}s") for s in (1, 3, 6, 7)] == [[100], [100], [100, 200, 400], [100, 200, 400]]
+    assert [rates_per_s(slow, "2m"), rates_per_s(steady, "4s")] == [[10, 13, 16, 20], [3, 3]]
+    assert [rates_per_s(settings, "6s") for settings in ({"STEP_S": "2"}, {"USERS": "4"})] == [[], []]
 
 
 def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered() -> None:
@@ -76,13 +69,9 @@ def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered() -> N
 
     with opened_trial(requests) as (database, trial):
         assert visits.read_visits(database, KEY) == [
-            Visit(1, 60.45, False),
-            Visit(2, 60.3, True),
-            Visit(3, 20.15, True),
-            Visit(4, 1000.15, True),
-        ]
-        assert trial.requests.posts == Posts(frozenset({"1", "2", "3"}), frozenset({"1"}))
-        assert visits.read_visits(database, ("one", "other", 1)) == []
+            (1, 60.45, False), (2, 60.3, True), (3, 20.15, True), (4, 1000.15, True),
+        ]  # fmt: skip
+        assert trial.requests.posts == {"1": True, "2": False, "3": False}
 
 
 def test_times_are_of_visits_that_succeeded_and_failures_are_counted_beside_them() -> None:
@@ -90,17 +79,14 @@ def test_times_are_of_visits_that_succeeded_and_failures_are_counted_beside_them
     requests = [one for n in range(4) for one in visit(f"{n}", n, took_ms=(10 + 10 * n, 10, 10))]
     requests += visit("bad", 9, took_ms=(1,), error="status 503")
 
-    _, found = summary(requests)
+    rows = {(row.metric, row.stat): row for row in summary(requests)[1].rows}
 
-    rows = {(row.metric, row.stat): row for row in found.rows}
     expected = {"min": 30.45, "avg": 45.45, "p25": 37.95, "p50": 45.45, "p75": 52.95, "max": 60.45}
     assert {stat: rows["visit", stat].measured for stat in expected} == pytest.approx(expected)
     assert ("visit", "p90") not in rows
-    assert [rows["visits_failed", stat].measured for stat in ("share", "count")] == [0.2, 1]
-    told = {key: (row.unit, row.n, row.request_class) for key, row in rows.items()}
-    assert told["visit", "p50"] == ("ms", 4, None)
-    assert told["visits_failed", "share"] == ("share", 5, None)
-    assert told["visits_failed", "count"] == ("visits", 5, None)
+    told = {key: (row.measured, row.unit, row.n) for key, row in rows.items() if key[0] == "visits_failed"}
+    assert told == {("visits_failed", "share"): (0.2, "share", 5), ("visits_failed", "count"): (1, "visits", 5)}
+    assert (rows["visit", "p50"].unit, rows["visit", "p50"].n) == ("ms", 4)
 
 
 @pytest.mark.parametrize("load", [WITHOUT, OVERLOAD.model_copy(update={"database": None})], ids=["steady", "climb"])
@@ -112,82 +98,60 @@ def test_a_load_without_visits_has_none(load: LoadRecord) -> None:
 
 @pytest.mark.parametrize(
     ("failed", "capacity"),
-    [
-        ((1, 1, 2), 200),
-        ((0, 2, 0), 100),
-        ((2, 0, 0), 0),
-        ((101, 101, 101), 0),
-        ((0, 0, 0), None),
-        ((1, 1, 1), None),
-        ((0, 0), None),
-    ],
-)
+    [((1, 1, 2), 200), ((0, 2, 0), 100), ((2, 0, 0), 0), ((101, 101, 101), 0), ((0, 0, 0), None), ((1, 1, 1), None),
+     ((0, 0), None)],
+)  # fmt: skip
 def test_the_capacity_is_the_largest_rate_up_to_which_fewer_than_one_in_a_hundred_fails(
     failed: tuple[int, ...], capacity: float | None
 ) -> None:
-    """Of 101 visits in each step one may fail. A climb that ends before visits fail shows no capacity."""
-    with opened_trial(climbing(*failed)) as (database, _):
-        levels = visits.by_level(visits.read_visits(database, KEY), [100, 200, 400], 2)
-        assert highest_rate(levels, visits.FAILED_ALLOWED) == capacity
+    """Of 101 visits in each step one may fail. A climb that ends before visits fail shows no capacity.
+
+    Neither does a rate that does not climb.
+    """
+    found, steady = (measure(climbing(*failed), visits.FAMILY, load=load) for load in (OVERLOAD, STEADY))
+
+    assert found.get((None, "capacity", "per_second")) == capacity
+    assert (None, "capacity", "per_second") not in steady
 
 
-def test_the_capacity_is_a_metric_and_can_be_measured_before_the_run_ends(tmp_path: Path) -> None:
+def test_the_capacity_can_be_measured_before_the_run_ends(tmp_path: Path) -> None:
     write_points(tmp_path / "points.json.gz", climbing(1, 1, 2))
 
     assert measured_capacity_per_s(tmp_path, KEY, CLIMB, "6s") == 200
-    found = measure(climbing(1, 1, 2), visits.FAMILY, load=OVERLOAD)
-    assert found[None, "capacity", "per_second"] == 200
-    of_steady = measure(climbing(1, 1, 2), visits.FAMILY, load=STEADY)
-    assert (None, "capacity", "per_second") not in of_steady, "a rate that does not climb has no capacity"
 
 
 def test_the_number_of_a_visit_says_its_step_whenever_it_came() -> None:
     """200 are due in the first step and 400 in the second; what has no number is in none."""
-    made = [
-        visit("0", 3),
-        visit("199", 1),
-        visit("200", 0),
-        visit("599", 2),
-        visit("600", 9),
-        visit("9999"),
-        visit("x"),
-    ]
-    with opened_trial([one for requests in made for one in requests]) as (database, _):
-        found = visits.by_level(visits.read_visits(database, KEY), [100, 200, 400], 2)
+    numbers = 0, 199, 200, 599, 600, 9999, None
+
+    found = visits.by_level([Visit(number, 1, failed=False) for number in numbers], [100, 200, 400], 2)
 
     assert found == [(100, 2, 0), (200, 2, 0), (400, 2, 0)]
 
 
 @pytest.mark.parametrize(
-    ("requests", "settings", "message"),
+    ("requests", "dropped", "settings", "message"),
     [
-        ([Request()], CLIMB, "no visit was made"),
-        ([], CLIMB, "no visit was made"),
-        (visit("1"), {"STEP_S": "2"}, "the rate of visits does not climb"),
-        (visit("1"), CLIMB, "400 visits a second are too few to fail, raise last_per_s"),
+        ([Request()], 0, CLIMB, "no visit was made"),
+        ([], 0, CLIMB, "no visit was made"),
+        (visit("1"), 0, {"STEP_S": "2"}, "the rate of visits does not climb"),
+        (visit("1"), 0, CLIMB, "400 visits a second are too few to fail, raise last_per_s"),
+        (visit("1"), 2, CLIMB, "the load generator dropped 2 visits"),
     ],
 )
 def test_a_trial_without_a_capacity_says_why(
-    tmp_path: Path, requests: list[Request], settings: dict[str, str], message: str
+    tmp_path: Path, requests: list[Request], dropped: int, settings: dict[str, str], message: str
 ) -> None:
-    write_points(tmp_path / "points.json.gz", requests)
-
-    with pytest.raises(ValueError) as caught:  # noqa: PT011  # the whole message is compared
-        measured_capacity_per_s(tmp_path, KEY, settings, "6s")
-
-    assert str(caught.value) == message
-
-
-def test_a_climb_of_which_visits_were_dropped_shows_no_capacity(tmp_path: Path) -> None:
     """What was due and never made might have failed. Without points, there is no capacity either."""
-    with pytest.raises(UnreadablePoints, match=rf"^{tmp_path} has no points\.json\.gz$"):
-        measured_capacity_per_s(tmp_path, KEY, CLIMB, "6s")
-    write_points(tmp_path / "points.json.gz", visit("1"))
+    if settings == CLIMB:
+        with pytest.raises(UnreadablePoints, match=rf"^{tmp_path} has no points\.json\.gz$"):
+            measured_capacity_per_s(tmp_path, KEY, CLIMB, "6s")
+    write_points(tmp_path / "points.json.gz", requests)
     with gzip.open(tmp_path / "points.json.gz", "at") as points:
-        points.write(json.dumps(point("dropped_iterations", BEGAN, 2, "page", {})) + "\n")
+        points.writelines([json.dumps(point("dropped_iterations", BEGAN, 1, "page", {})) + "\n"] * dropped)
 
-    with pytest.raises(ValueError, match=r"^the load generator dropped 2 visits$"):
-        measured_capacity_per_s(tmp_path, KEY, CLIMB, "6s")
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        measured_capacity_per_s(tmp_path, KEY, settings, "6s")
 
 
 def test_the_errors_of_every_trial_that_can_be_trusted_are_told(tmp_path: Path) -> None:
@@ -208,63 +172,45 @@ LATE = visit("late", 12, took_ms=(20, 30), error="request timeout")
 TOLD = [f"{n}" for n in range(1, 11)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "verdict", "reasons"),
-    [
-        (TOLD, "valid", []),
-        (TOLD[1:], "invalid", ["1 row is lost: visit 1"]),
-        (TOLD[4:], "invalid", ["4 rows are lost: visits 1, 2, 3, …"]),
-        (TOLD[3:], "invalid", ["3 rows are lost: visits 1, 2, 3"]),
-        (TOLD[2:8], "invalid", ["4 rows are lost: visits 1, 2, 9, …"]),
-        ([*TOLD[:1], *TOLD[2:8]], "invalid", ["3 rows are lost: visits 2, 9, 10"]),
-        ([*TOLD, "7"], "invalid", ["1 row is doubled: visit 7"]),
-        ([*TOLD, "7", "8", "8"], "invalid", ["2 rows are doubled: visits 7, 8"]),
-        ([*TOLD, "x"], "invalid", ["1 row belongs to no visit"]),
-        ([*TOLD, "x", ""], "invalid", ["2 rows belong to no visit"]),
-        ([*TOLD, "late"], "valid", ["1 row was written for visits that were told of a failure"]),
-    ],
-)
-def test_a_row_that_is_lost_or_too_many_makes_a_trial_invalid(
-    rows: list[str], verdict: str, reasons: list[str]
-) -> None:
-    found, said = judged(trial_of(TEN + LATE), load=OVERLOAD, **database_seen(rows))
-
-    assert found == verdict
-    assert [one for one in said if "row" in one] == reasons
-
-
-def test_what_a_database_tells_is_measured() -> None:
-    found = measure(TEN + LATE, visits.FAMILY, load=OVERLOAD, **database_seen([*TOLD, "late"]))
-
-    assert found[None, "database_connections", "max"] == 5
-
-
-def test_a_database_that_was_not_empty_or_not_observed_makes_a_trial_invalid() -> None:
-    seen = database_seen([*TOLD, "old"], before=["old"])
-
-    assert judged(trial_of(TEN), load=STEADY, **seen)[1] == [
-        "the database had 1 row before the load",
-        "1 row belongs to no visit",
-    ]
-    assert judged(trial_of(TEN), load=STEADY, after={"database-1": None})[1] == [
-        "the database was not observed after the load: nobody knows which rows were written",
-        "database-1 was not observed after the load",
+def test_what_a_database_says_is_a_doubt_unless_it_is_the_finding() -> None:
+    """A row that is lost or too many makes a trial invalid, and so does a database that nobody observed."""
+    rows = [
+        TOLD, TOLD[1:], TOLD[4:], TOLD[3:], TOLD[2:8], [*TOLD[:1], *TOLD[2:8]], [*TOLD, "7"], [*TOLD, "7", "8", "8"],
+        [*TOLD, "x"], [*TOLD, "x", ""], [*TOLD, "late"],
+    ]  # fmt: skip
+    others: list[tuple[LoadRecord, dict[str, Any]]] = [
+        (STEADY, database_seen(TOLD)),
+        (STEADY, database_seen([*TOLD, "old"], before=["old"])),
+        (STEADY, {"after": {"database-1": None}}),
+        (STEADY, database_seen(TOLD, refused=1)),
+        (OVERLOAD, database_seen(TOLD, refused=3)),
     ]
 
+    def told(requests: list[Request], load: LoadRecord, seen: dict[str, Any]) -> str:
+        verdict, reasons = judged(trial_of(requests), load=load, **seen)
+        return f"{verdict}: {'; '.join(one for one in reasons if 'post requests failed' not in one)}"
 
-@pytest.mark.parametrize(
-    ("load", "refused", "verdict", "reasons"),
-    [
-        (STEADY, 0, "valid", []),
-        (STEADY, 1, "suspect", ["the database refused 1 connection"]),
-        (OVERLOAD, 3, "valid", ["the database refused 3 connections"]),
-    ],
-    ids=["none", "steady", "overload"],
-)
-def test_a_database_that_refuses_connections_is_a_doubt_unless_that_is_the_finding(
-    load: LoadRecord, refused: int, verdict: str, reasons: list[str]
-) -> None:
-    assert judged(trial_of(TEN), load=load, **database_seen(TOLD, refused=refused)) == (verdict, reasons)
+    assert listed([
+        *(told(TEN + LATE, OVERLOAD, database_seen(those)) for those in rows), *(told(TEN, *other) for other in others),
+    ]) == snapshot("""\
+valid:
+invalid: 1 row is lost: visit 1
+invalid: 4 rows are lost: visits 1, 2, 3, …
+invalid: 3 rows are lost: visits 1, 2, 3
+invalid: 4 rows are lost: visits 1, 2, 9, …
+invalid: 3 rows are lost: visits 2, 9, 10
+invalid: 1 row is doubled: visit 7
+invalid: 2 rows are doubled: visits 7, 8
+invalid: 1 row belongs to no visit
+invalid: 2 rows belong to no visit
+valid: 1 row was written for visits that were told of a failure
+valid:
+invalid: the database had 1 row before the load; 1 row belongs to no visit
+invalid: the database was not observed after the load: nobody knows which rows were written; database-1 was
+    not observed after the load
+suspect: the database refused 1 connection
+valid: the database refused 3 connections
+""")  # fmt: skip
 
 
 def shown(run: Run, found: Summary, title: str) -> list[str]:
@@ -319,23 +265,6 @@ def test_visits_have_the_tables_of_their_metrics(two: tuple[Run, Summary]) -> No
     )
 
 
-def test_what_was_published_of_visits_stands_above_what_was_measured() -> None:
-    of_visits = Published(variant="one", metric="visit", stats={"min": 71.8, "avg": 4199})
-    run = run_record(["one", "two"], loads=[STEADY], published=[of_visits])
-    cells = measured_cells(TEN, visits.FAMILY, load=STEADY)
-    both = {(variant, *cell[1:]): trials for variant in ("one", "two") for cell, trials in cells.items()}
-
-    assert shown(run, conclude(run, both), "Visit, ms") == snapshot(
-        [
-            "Visit, ms",
-            "variant              avg   p50   p90  visits",
-            "one      published  4199     –     –",
-            "         measured   60.5  60.5  60.5      10",
-            "two      measured   60.5  60.5  60.5      10",
-        ]
-    )
-
-
 def test_why_requests_failed_has_a_table(two: tuple[Run, Summary]) -> None:
     """Four, and none in the second trial, are two; one, and none in the first, is half a request."""
     assert shown(*two, "Why requests failed") == [
@@ -351,16 +280,13 @@ def test_why_requests_failed_has_a_table(two: tuple[Run, Summary]) -> None:
 def test_the_tables_are_in_the_report_and_in_markdown(two: tuple[Run, Summary], tmp_path: Path) -> None:
     """Tables without anything to show are left out."""
     page, text = page_of(tmp_path, *two), markdown(*two).replace("\\", "")
-    assert "<caption>Visit, ms</caption>" in page
-    assert "<caption>Why requests failed, median of 2 trials</caption>" in page
-    assert "A <em>visit</em> is up to three requests" in page
-    assert "| threads | measured | 60.5 | 60.5 | 8 |" in text
+    for told in ("<caption>Visit, ms</caption>", "<caption>Why requests failed, median of 2 trials</caption>"):
+        assert told in page
     assert f"| processes-by-the-dozen | post | {FULL} | 2 |" in text
 
     without = summary([Request()], WITHOUT)
     for told in (printed(*without), markdown(*without), page_of(tmp_path, *without)):
-        assert "Visit" not in told
-        assert "Why requests failed" not in told
+        assert not re.search("Visit|Why requests failed", told)
 
 
 def test_of_many_reasons_the_rarest_are_counted_together(tmp_path: Path) -> None:
@@ -391,30 +317,23 @@ def claimed(metric: MetricName, stat: Statistic) -> Claim:
         (TEN, STEADY, "visit", "p99", "p99 needs 100 visits a trial; there were 10 at most"),
         (TEN + LATE, STEADY, "visit", "p99", "9.1% of the visits failed, too many to leave out of p99"),
         (LATE, OVERLOAD, "visit", "max", "100.0% of the visits failed, too many to leave out of max"),
-        (TEN, STEADY, "capacity", "per_second", "nothing was seen that capacity could be computed from"),
-        ([Request()], STEADY, "visit", "p50", "nothing was seen that visit could be computed from"),
-        (
-            [Request()],
-            STEADY,
-            "database_connections",
-            "max",
-            "nothing was seen that database_connections could be computed from",
-        ),
+        *((requests, load, metric, stat, f"nothing was seen that {metric} could be computed from")
+          for requests, load, metric, stat in (
+              (TEN, STEADY, "capacity", "per_second"), ([Request()], WITHOUT, "visit", "p50"),
+              ([Request()], WITHOUT, "database_connections", "max"))),
     ],
-)
+)  # fmt: skip
 def test_a_claim_that_the_visits_do_not_carry_says_why(
     requests: list[Request], load: LoadRecord, metric: MetricName, stat: Statistic, reason: str
 ) -> None:
-    without = load.model_copy(update={"database": load.database if requests[0].visit else None})
-
-    [claim] = summary(requests, without, claims=[claimed(metric, stat)])[1].claims
+    [claim] = summary(requests, load, claims=[claimed(metric, stat)])[1].claims
 
     assert (claim.verdict, claim.measured, claim.reason) == ("undecided", None, reason)
 
 
 def test_a_claim_about_connections_is_told_in_connections() -> None:
     run = run_record(["one"], loads=[STEADY], claims=[claimed("database_connections", "max")])
-    found = conclude(run, measured_cells(TEN, times.FAMILY, visits.FAMILY, load=STEADY, **database_seen(TOLD)))
+    found = conclude(run, measured_cells(TEN, TIME_FAMILY, visits.FAMILY, load=STEADY, **database_seen(TOLD)))
 
     assert (found.claims[0].verdict, found.claims[0].unit, found.claims[0].measured) == ("undecided", "connections", 5)
     assert "5 connections" in markdown(run, found)

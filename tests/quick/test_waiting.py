@@ -1,6 +1,5 @@
 """evaluate.metrics.waiting: who waited for a busy worker beside a free thread, counted by hand and the slow way."""
 
-import io
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,17 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from stampede.evaluate.metrics import waiting
-from stampede.evaluate.metrics.waiting import Answered, at_least, avoidable_waits, recoveries_s, time_in
-from stampede.pipeline import derive, derive_summary
+from stampede.evaluate.metrics.families import FAMILIES
+from stampede.evaluate.metrics.waiting import Answered, avoidable_waits, recoveries_s, time_in
+from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Quantity
 from stampede.records.folder import read_run
 from stampede.records.run import VariantRecord
-from stampede.records.summary import Summary
-from stampede.report.terminal import print_tables
-from tests.synthetic import BEGAN, Request, make_run, observation
+from tests.in_memory import conclude, measure, measured_cells, printed
+from tests.synthetic import BEGAN, Request, make_run, observation, run_record
 
 Served = tuple[int, float, float, float]
 """The worker that served a request, when it was sent, began and ended."""
@@ -103,10 +101,6 @@ def test_waits_of_up_to_50_ms_do_not_count() -> None:
     assert waiting.wait_statistics(noticed.beside_s)["count"] == 3
 
 
-def test_nothing_is_said_of_no_request() -> None:
-    assert waiting.wait_statistics(np.empty(0)) == {}
-
-
 @pytest.mark.parametrize(
     ("workers", "threads", "expected"),
     [(2, 1, [0, 4]), (2, None, None), (2, "1", None), (2, True, None), (1, None, [0, 0]), (1, 1, [0, 0])],
@@ -176,13 +170,6 @@ def test_workers_are_blocked_then_and_at_no_other_time(load: tuple[list[Served],
             assert bool(time_in(segments, *middle)[0] > 1e-6) == blocked
 
 
-def test_intervals_that_touch_leave_no_gap_and_make_no_overlap() -> None:
-    starts, ends = np.array([0.0, 1.0, 3.0, 3.0]), np.array([1.0, 2.0, 4.0, 3.0])
-
-    assert at_least(1, starts, ends).tolist() == [[0, 2], [3, 4]]
-    assert at_least(2, starts, ends).tolist() == []
-
-
 def test_recovery_lasts_while_there_is_always_somebody_who_waits() -> None:
     """Stalls from 1 to 2 and from 10 to 11: one waits until 2.7, another from 2.5 to 3.1, nobody after the second."""
     requests = answered(
@@ -199,77 +186,64 @@ def test_recovery_lasts_while_there_is_always_somebody_who_waits() -> None:
     assert list(recoveries_s(requests, [])) == []
 
 
-def of_stats(summary: Summary, metric: str, request_class: str | None) -> dict[str, float | None]:
-    """Return what was measured of a metric."""
-    return {
-        one.stat: one.measured for one in summary.rows if (one.metric, one.request_class) == (metric, request_class)
-    }
-
-
 WAITING = [
     Request(service_time_ms=5000, overhead_ms=0, request_class="heavy", worker="box:7"),
     Request(service_time_ms=100, overhead_ms=4000, waits_ms=4000, sent_s=1, worker="box:7"),
     Request(service_time_ms=100, overhead_ms=0, sent_s=2, worker="box:8"),
     Request(service_time_ms=100, sent_s=2.5, error="status 503"),
 ]
-TWO = [VariantRecord(name="one", workers=2, settings={"threads": 1})]
+TWO = VariantRecord(name="one", workers=2, settings={"threads": 1})
 
 
-def test_a_run_says_for_every_class_who_waited(tmp_path: Path) -> None:
+def found_of(metric: str, **change: Any) -> dict[str | None, dict[str, float]]:
+    """Return what is measured of a metric in a trial of WAITING, by class of request and statistic."""
+    found: dict[str | None, dict[str, float]] = {}
+    for (request_class, name, stat), value in measure(change.pop("requests", WAITING), *FAMILIES, **change).items():
+        if name == metric:
+            found.setdefault(request_class, {})[stat] = value
+    return found
+
+
+def test_a_run_says_for_every_class_who_waited() -> None:
     """From 2.0 to 2.1 s the other worker is busy too, 0.15 ms longer by its own clock."""
-    summary = derive_summary(make_run(tmp_path, {"one": WAITING}, variants=TWO))
-
     light = {"count": 1, "share": 0.5, "total": pytest.approx(3899.85), "max": pytest.approx(3899.85)}
-    assert of_stats(summary, "avoidable_wait", "light") == light
-    assert of_stats(summary, "avoidable_wait", "heavy") == {"count": 0, "share": 0, "total": 0, "max": 0}
-    assert of_stats(summary, "avoidable_wait", None) == light | {"share": pytest.approx(1 / 3)}
-    assert of_stats(summary, "failures", "light") == {"count": 1, "share": pytest.approx(1 / 3), "in_a_row": 1}
-    units = {one.stat: one.unit for one in summary.rows if one.metric == "avoidable_wait"}
-    assert units == {"count": "requests", "share": "share", "total": "ms", "max": "ms"}
 
-
-def test_a_run_whose_threads_nobody_knows_says_nothing_of_it(tmp_path: Path) -> None:
-    summary = derive_summary(make_run(tmp_path, {"one": WAITING}))
-
-    assert of_stats(summary, "avoidable_wait", "light") == {}
+    assert found_of("avoidable_wait", variant=TWO) == {
+        "light": light, "heavy": {"count": 0, "share": 0, "total": 0, "max": 0},
+        None: light | {"share": pytest.approx(1 / 3)},
+    }  # fmt: skip
+    assert found_of("failures", variant=TWO)["light"] == {"count": 1, "share": pytest.approx(1 / 3), "in_a_row": 1}
+    assert found_of("avoidable_wait") == {}, "nobody knows how many threads there are"
+    lost = Request(request_class="lost", error="EOF")
+    assert "lost" not in found_of("avoidable_wait", requests=[*WAITING, lost], variant=TWO)
 
 
 def test_a_class_in_which_somebody_waited_has_a_table_of_its_own(tmp_path: Path) -> None:
-    run = make_run(tmp_path, {"one": WAITING}, variants=TWO)
-    summary = derive(run)
-    console = Console(width=80, record=True, file=io.StringIO())
+    run = make_run(tmp_path, {"one": WAITING}, variants=[TWO])
 
-    print_tables(console, read_run(run), summary)
+    text = printed(read_run(run), derive_summary(run))
 
-    text = console.export_text()
     head, line = text[text.index("Avoidable waits of light requests") :].splitlines()[1:3]
     assert head.split() == ["variant", "count", "share", "total,", "ms", "max,", "ms", "answered"]
     assert line.split() == ["one", "measured", "1", "0.50", "3900", "3900", "2"]
     assert "Waits of heavy" not in text
-    assert "Avoidable waits of light requests" in (run / "report.html").read_text()
 
 
-def test_recovery_is_of_all_requests_and_of_the_stalls_within_the_load(tmp_path: Path) -> None:
+def test_recovery_is_of_all_requests_and_of_the_stalls_within_the_load() -> None:
     """The api stalls from 0.5 to 4.5 s, before the load, and until after the last request, which is sent at 6 s."""
     began = BEGAN.timestamp()
     last = Request(service_time_ms=100, overhead_ms=0, sent_s=6, worker="box:8")
-    run = make_run(tmp_path, {"one": [*WAITING, last]}, variants=TWO)
-    folder = run / "one" / "mix" / "1"
-    (folder / "api-1.before.txt").write_text(observation("api", stalls=[]))
     stalls = [(began - 9, began - 8), (began + 0.5, began + 4.5), (began + 5, began + 6.01)]
-    (folder / "api-1.after.txt").write_text(observation("api", stalls=stalls))
+    before, after = ({"api-1": observation("api", stalls=told)} for told in ([], stalls))
 
-    summary = derive_summary(run)
+    found = found_of("recovery", requests=[*WAITING, last], variant=TWO, before=before, after=after)
 
-    assert of_stats(summary, "recovery", None) == {"avg": pytest.approx(500), "max": pytest.approx(500)}
-    assert of_stats(summary, "recovery", "light") == {}
+    assert found == {None: {"avg": pytest.approx(500), "max": pytest.approx(500)}}
 
 
-def test_without_a_stall_a_claim_about_recovery_is_undecided(tmp_path: Path) -> None:
+def test_without_a_stall_a_claim_about_recovery_is_undecided() -> None:
     claims = [Claim(says="It recovers", value=Quantity(variant="one", metric="recovery", stat="max"), at_most=1)]
 
-    [claim] = derive_summary(make_run(tmp_path, {"one": WAITING}, variants=TWO, claims=claims)).claims
+    [claim] = conclude(run_record(["one"], claims=claims), measured_cells(WAITING, *FAMILIES)).claims
 
-    assert (claim.verdict, claim.reason) == (
-        "undecided", "nothing was seen that recovery could be computed from",
-    )  # fmt: skip
+    assert (claim.verdict, claim.reason) == ("undecided", "nothing was seen that recovery could be computed from")

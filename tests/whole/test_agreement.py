@@ -16,9 +16,9 @@ from stampede.evaluate.statistics.compare import Side, changes, suspect_sides, w
 from stampede.experiment.file import load_experiment
 from stampede.pipeline import derive
 from stampede.predict.prediction import predict_summary
-from stampede.records.claims import Claim, Published, Quantity
+from stampede.records.claims import Claim, Quantity
 from stampede.records.folder import read_run, trial_folder
-from stampede.records.run import Run, SourceRecord, VariantRecord
+from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.screen import screen_lines
 from stampede.report.tables.comparison import comparison_tables
@@ -28,7 +28,8 @@ from stampede.report.wording import number
 from stampede.run.options import MeasureOptions
 from stampede.run.record import record_of
 from tests.conftest import Lab
-from tests.synthetic import NOWHERE, Request, make_run
+from tests.synthetic import NOWHERE
+from tests.whole.test_article import make_two_variants
 
 SUSPECT = 3
 """So many of the five trials of the variant ``slow`` are suspect."""
@@ -54,24 +55,13 @@ def spaced(text: str) -> str:
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
     """A run of five trials with claims that are decided, one at its bound, and figures with each verdict."""
     folder = tmp_path_factory.mktemp("outputs")
-    quick = [Request(overhead_ms=1 + n / 100, sent_s=n) for n in range(100)]
-    slow = [Request(overhead_ms=2 if n % 2 else 700, sent_s=n) for n in range(100)]
     claims = [
         Claim(says="Slow is slow", value=_quantity("slow", "p90"), at_least=100, role="answer"),
         Claim(says="Quick is quick", value=_quantity("quick", "p90"), at_most=100, role="cure"),
         Claim(says="No request fails", value=_quantity("slow", "share", "failures"), at_most=0),
         Claim(says="Slow is quick", value=_quantity("slow", "p90"), at_most=1),
     ]
-    published = [
-        Published(variant="quick", request_class="light", metric="overhead",
-                  stats={"p50": 7.5, "p90": 8, "p99.9": 9, "stdev": 4}),
-        Published(variant="slow", request_class="light", metric="overhead", stats={"min": 5, "p25": 292, "p90": 690}),
-    ]  # fmt: skip
-    make_run(
-        folder, {"quick": quick, "slow": slow}, times=5, claims=claims, published=published,
-        source=SourceRecord(title="An article", publisher="A blog", year=2020),
-        variants=[VariantRecord(name=name, workers=1, settings={"workers": 1}) for name in ("quick", "slow")],
-    )  # fmt: skip
+    make_two_variants(folder, claims=claims)
     for trial in range(1, SUSPECT + 1):
         record = trial_folder(folder, "slow", "mix", trial) / "trial.json"
         record.write_text(json.dumps(json.loads(record.read_text()) | {"busy_before": 0.6}))

@@ -15,42 +15,26 @@ from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import read_run, read_summary
 from stampede.records.run import Run, SourceRecord, VariantRecord
-from stampede.records.summary import Article, ClaimRow, Estimate, PublishedFigure, PublishedRow, Reversal, Summary
+from stampede.records.summary import Article, ClaimRow, ClaimVerdict, Estimate, PublishedFigure, PublishedRow, Summary
 from stampede.report.article import article_sentence, article_tables
 from stampede.report.figures.drawing import svg
 from stampede.report.figures.published import published_chart
-from tests.synthetic import Request, make_run
+from tests.synthetic import Request, make_run, run_record
 from tests.wrong import listed
 
-
-def figures(**of_stat: tuple[float, float | None]) -> dict[str, tuple[float, float | None]]:
-    """Return figures by statistic, each as published and as measured."""
-    return of_stat
+Both = tuple[float, float | None]
+"""A figure as published and as measured."""
 
 
-def published_row(
-    variant: str,
-    of_stat: dict[str, tuple[float, float | None]],
-    *,
-    spread: float = 0.01,
-    trials: int = 5,
-    **changed: Any,
-) -> PublishedRow:
+def published_row(variant: str, figures: dict[str, Both], spread: float = 0.01, **changed: Any) -> PublishedRow:
     """Return a published row whose intervals reach ``spread`` of the measured figure to each side."""
-    values: dict[str, Any] = {
-        "load": "mix", "request_class": "light", "metric": "overhead", "within": 0.25, "verdict": "undecided",
-        "reason": None,
-    }  # fmt: skip
-    found = [
-        PublishedFigure(
-            stat=stat, unit="ms", published=published, measured=measured, ratio=None, trials=trials,
-            verdict="undecided",
-            low=None if measured is None else measured * (1 - spread),
-            high=None if measured is None else measured * (1 + spread),
-        )
-        for stat, (published, measured) in of_stat.items()
-    ]  # fmt: skip
-    return PublishedRow(variant=variant, figures=found, **(values | changed))
+    told: dict[str, Any] = {"unit": "ms", "ratio": None, "trials": changed.pop("trials", 5), "verdict": "undecided"}
+    found = []
+    for stat, (published, measured) in figures.items():
+        low, high = (None if measured is None else measured * factor for factor in (1 - spread, 1 + spread))
+        found.append(PublishedFigure(stat=stat, published=published, measured=measured, low=low, high=high, **told))
+    about: dict[str, Any] = {"load": "mix", "request_class": "light", "metric": "overhead", "within": 0.25}
+    return PublishedRow(variant=variant, figures=found, verdict="undecided", reason=None, **(about | changed))
 
 
 def rows_of(
@@ -74,9 +58,9 @@ def row(
     )  # fmt: skip
 
 
-def verdict_on(tmp_path: Path, published: Sequence[PublishedRow], claims: Sequence[tuple[Claim, str]] = ()) -> Article:
+def verdict_on(published: Sequence[PublishedRow], claims: Sequence[tuple[Claim, ClaimVerdict]] = ()) -> Article:
     """Return the verdict on an article with these published rows, and claims with these verdicts."""
-    run = read_run(make_run(tmp_path, {"one": []}, claims=[claim for claim, _ in claims]))
+    run = run_record(["one"], claims=[claim for claim, _ in claims])
     rows = [
         ClaimRow(says="so", stat="p50", verdict=verdict, measured=1, low=1, high=1, bound="", unit="ms", reason=None)
         for _, verdict in claims
@@ -86,66 +70,54 @@ def verdict_on(tmp_path: Path, published: Sequence[PublishedRow], claims: Sequen
     return article
 
 
-def test_the_order_is_the_same_if_every_pair_that_can_be_told_apart_agrees(tmp_path: Path) -> None:
-    """Three variants have three pairs for each statistic, however far the figures themselves are off."""
-    rows = [
-        published_row("slow", figures(p50=(300, 30), p90=(3000, 900))),
-        published_row("middle", figures(p50=(30, 3), p90=(300, 90))),
-        published_row("quick", figures(p50=(3, 1), p90=(30, 9))),
-    ]
-
-    order = verdict_on(tmp_path, rows).order
-
-    assert (order.verdict, order.agree, order.pairs, order.reversals) == ("same", 6, 6, [])
+def p50(published: float, measured: float | None) -> dict[str, Both]:
+    """Return a median, as published and as measured."""
+    return {"p50": (published, measured)}
 
 
-def test_a_pair_in_another_order_is_named(tmp_path: Path) -> None:
-    rows = [
-        published_row("slow", figures(p50=(300, 10), p90=(3000, 900))),
-        published_row("quick", figures(p50=(3, 20), p90=(30, 9))),
-    ]
+def test_the_order_is_that_of_the_pairs_that_can_be_told_apart() -> None:
+    """Three variants have three pairs for each statistic, however far the figures themselves are off.
 
-    order = verdict_on(tmp_path, rows).order
+    Figures are only compared with the same figures of other variants.
+    """
 
-    assert (order.verdict, order.agree, order.pairs) == ("partly the same", 1, 2)
-    assert order.reversals == [
-        Reversal(load="mix", request_class="light", metric="overhead", stat="p50", larger="slow", smaller="quick")
-    ]
+    def two(first: Both, second: Both, **changed: Any) -> list[PublishedRow]:
+        return [published_row(name, p50(*both), **changed) for name, both in (("one", first), ("other", second))]
 
+    others: list[dict[str, Any]] = [{"request_class": "heavy"}, {"load": "rush"}, {"metric": "response_time"}]
+    orders = {
+        "three variants": [
+            published_row("slow", {"p50": (300, 30), "p90": (3000, 900)}),
+            published_row("middle", {"p50": (30, 3), "p90": (300, 90)}),
+            published_row("quick", {"p50": (3, 1), "p90": (30, 9)}),
+        ],
+        "another order": [
+            published_row("slow", {"p50": (300, 10), "p90": (3000, 900)}),
+            published_row("quick", {"p50": (3, 20), "p90": (30, 9)}),
+        ],
+        "a tie in the article": two((100, 10), (124, 50)),
+        "a tie here": two((100, 10), (300, 12)),
+        "intervals that overlap": two((100, 10), (300, 50), spread=0.8),
+        "one trial": two((100, 10), (300, 50), trials=1),
+        "not measured": two((100, 10), (300, None)),
+        "both zero": two((0, 10), (0, 50)),
+        "other figures": [
+            published_row("one", p50(100, 10)), *(published_row("other", p50(300, 5), **other) for other in others),
+            published_row("other", {"p90": (300, 5)}), published_row("one", p50(100, 10)),
+        ],
+    }  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("first", "second", "changed"),
-    [
-        ((100, 10), (124, 50), {}),
-        ((100, 10), (300, 12), {}),
-        ((100, 10), (300, 50), {"spread": 0.8}),
-        ((100, 10), (300, 50), {"trials": 1}),
-        ((100, 10), (300, None), {}),
-        ((0, 10), (0, 50), {}),
-    ],
-    ids=["a tie in the article", "a tie here", "intervals that overlap", "one trial", "not measured", "both zero"],
-)
-def test_a_pair_that_cannot_be_told_apart_does_not_count(
-    tmp_path: Path, first: tuple[float, float], second: tuple[float, float | None], changed: dict[str, Any]
-) -> None:
-    rows = [published_row("a", figures(p50=first), **changed), published_row("b", figures(p50=second), **changed)]
+    def told(rows: Sequence[PublishedRow]) -> str:
+        order = verdict_on(rows).order
+        turned = (f"{each.larger} above {each.smaller}: {each.load}, {each.request_class}, {each.metric} {each.stat}"
+                  for each in order.reversals)  # fmt: skip
+        return f"{order.verdict}, {order.agree} of {order.pairs}{''.join(f'; published {each}' for each in turned)}"
 
-    order = verdict_on(tmp_path, rows).order
-
-    assert (order.verdict, order.pairs) == ("undecided", 0)
-
-
-def test_figures_are_only_compared_with_the_same_figures_of_other_variants(tmp_path: Path) -> None:
-    rows = [
-        published_row("one", figures(p50=(100, 10))),
-        published_row("other", figures(p50=(300, 5)), request_class="heavy"),
-        published_row("other", figures(p50=(300, 5)), load="rush"),
-        published_row("other", figures(p50=(300, 5)), metric="response_time"),
-        published_row("other", figures(p90=(300, 5))),
-        published_row("one", figures(p50=(100, 10))),
-    ]
-
-    assert verdict_on(tmp_path, rows).order.pairs == 0
+    assert {name: told(rows) for name, rows in orders.items()} == {
+        "three variants": "same, 6 of 6",
+        "another order": "partly the same, 1 of 2; published slow above quick: mix, light, overhead p50",
+        **dict.fromkeys(list(orders)[2:], "undecided, 0 of 0"),
+    }
 
 
 def claim(variant: str, relative_to: str | None = None) -> Claim:
@@ -166,30 +138,26 @@ def claim(variant: str, relative_to: str | None = None) -> Claim:
     ],
 )
 def test_the_conclusion_is_what_the_claims_about_published_variants_say(
-    tmp_path: Path, verdicts: list[str], verdict: str, counts: tuple[int, int, int]
+    verdicts: list[ClaimVerdict], verdict: str, counts: tuple[int, int, int]
 ) -> None:
     """A claim about a variant of our own, or that compares with it, is not the article's conclusion."""
-    published = [published_row(name, figures(p50=(1, 1))) for name in ("one", "other")]
-    ours = [(claim("ours"), "not reproduced"), (claim("one", "ours"), "not reproduced")]
+    published = [published_row(name, p50(1, 1)) for name in ("one", "other")]
+    ours: list[tuple[Claim, ClaimVerdict]] = [(claim("ours"), "reproduced"), (claim("one", "ours"), "not reproduced")]
     theirs = [*zip([claim("one"), claim("one", "other")], verdicts, strict=True)]
 
-    conclusion = verdict_on(tmp_path, published, [*ours, *theirs]).conclusion
+    conclusion = verdict_on(published, [*ours, *theirs]).conclusion
 
     assert conclusion is not None
     assert (conclusion.verdict, conclusion.claims) == (verdict, 2)
     assert (conclusion.hold, conclusion.fail, conclusion.undecided) == counts
-
-
-def test_claims_about_our_own_variants_alone_conclude_nothing(tmp_path: Path) -> None:
-    article = verdict_on(tmp_path, [published_row("one", figures(p50=(1, 1)))], [(claim("ours"), "reproduced")])
-
-    assert article.conclusion is None
+    assert verdict_on(published, ours).conclusion is None
 
 
 def test_the_floor_is_what_a_request_costs_more_where_nobody_waits() -> None:
     """In two variants nobody waits: the p50 differs by 5 and 7 ms, the p90 by 7 and 9.
 
-    In the others, requests wait here, in the article, or avoidably.
+    In the others, requests wait here, in the article, or avoidably. Counts and shares have no floor, and
+    a class without such a variant has that of the other classes.
     """
     apart = circumstances([
         *rows_of("quick", min=(1, 1), p50=(7, 2), p90=(10, 3)),
@@ -198,22 +166,13 @@ def test_the_floor_is_what_a_request_costs_more_where_nobody_waits() -> None:
         *rows_of("waits-there", min=(1, 1), p50=(300, 2), p90=(3000, 3)),
         *rows_of("waits-avoidably", min=(1, 1), p50=(40, 2), p90=(43, 3), share=0.05),
         *rows_of("not-published", min=(None, 1), p50=(None, 2), p90=(None, 3)),
-    ])  # fmt: skip
-
-    [floor] = apart.floors
-
-    assert (floor.load, floor.request_class, floor.metric, floor.ms) == ("mix", "light", "overhead", 6)
-    assert (floor.p90_ms, floor.variants) == (8, ["quick", "also-quick"])
-
-
-def test_a_class_without_a_floor_of_its_own_has_that_of_the_other_classes() -> None:
-    apart = circumstances([
-        *rows_of("quick", min=(1, 1), p50=(7, 2), p90=(10, 3)),
+        row("quick", "light", "failures", "share", 0.5, 0.1),
         *rows_of("slow", "heavy", min=(5, 1), p50=(900, 20), p90=(2000, 700), share=0.4),
     ])  # fmt: skip
 
-    assert [(floor.request_class, floor.ms, floor.variants) for floor in apart.floors] == [
-        ("light", 5, ["quick"]), ("heavy", 5, ["quick"]),
+    floor = {"load": "mix", "metric": "overhead", "ms": 6, "p90_ms": 8, "variants": ["quick", "also-quick"]}
+    assert [found.model_dump() for found in apart.floors] == [
+        floor | {"request_class": "light"}, floor | {"request_class": "heavy"},
     ]  # fmt: skip
 
 
@@ -224,15 +183,6 @@ def test_without_knowing_that_nobody_waits_there_is_no_floor(missing: str) -> No
     left = [each for each in rows if missing not in (each.metric, f"{each.metric} {each.stat}")]
 
     assert circumstances(left).floors == []
-
-
-def test_counts_and_shares_have_no_floor() -> None:
-    rows = [
-        *rows_of("quick", min=(1, 1), p50=(7, 2), p90=(10, 3)),
-        row("quick", "light", "failures", "share", 0.5, 0.1),
-    ]
-
-    assert [floor.metric for floor in circumstances(rows).floors] == ["overhead"]
 
 
 def test_the_floor_moves_every_time_but_not_how_far_times_spread() -> None:
@@ -254,8 +204,8 @@ def test_the_tolerance_reaches_further_by_the_floor() -> None:
     assert edges_of(100, 0.25, -30) == (80, 155)
 
 
-def two_variants(folder: Path, **changed: Any) -> Summary:
-    """Return the summary of five trials of two variants.
+def make_two_variants(folder: Path, **changed: Any) -> Path:
+    """Write a run of five trials of two variants, and return its folder.
 
     In ``quick``, nobody waits, and requests lose 1 to 2 ms; in ``slow``, half of the requests lose 2 ms, and the others
     700 ms.
@@ -267,13 +217,17 @@ def two_variants(folder: Path, **changed: Any) -> Summary:
                   stats={"p50": 7.5, "p90": 8, "p99.9": 9, "stdev": 4}),
         Published(variant="slow", request_class="light", metric="overhead", stats={"min": 5, "p25": 292, "p90": 690}),
     ]  # fmt: skip
-    claims = [claim("slow", "quick").model_copy(update={"at_most": None, "at_least": 1.2})]
     values: dict[str, Any] = {
-        "published": published, "claims": claims, "times": 5,
-        "source": SourceRecord(title="An article", publisher="A blog", year=2020),
+        "published": published, "times": 5, "source": SourceRecord(title="An article", publisher="A blog", year=2020),
         "variants": [VariantRecord(name=name, workers=1, settings={"workers": 1}) for name in ("quick", "slow")],
     }  # fmt: skip
-    return derive_summary(make_run(folder, {"quick": quick, "slow": slow}, **(values | changed)))
+    return make_run(folder, {"quick": quick, "slow": slow}, **(values | changed))
+
+
+def two_variants(folder: Path, **changed: Any) -> Summary:
+    """Return the summary of such a run, with a claim."""
+    claims = [claim("slow", "quick").model_copy(update={"at_most": None, "at_least": 1.2})]
+    return derive_summary(make_two_variants(folder, **({"claims": claims} | changed)))
 
 
 @pytest.fixture(scope="module")
@@ -324,10 +278,6 @@ def test_a_percentile_that_is_missing_for_another_reason_is_not_for_want_of_a_lo
     assert [each.verdict for row in summary.published for each in row.figures] == ["undecided"]
 
 
-def test_the_verdict_on_an_article_is_kept(two: tuple[Run, Summary], folder_of_two: Path) -> None:
-    assert read_summary(folder_of_two).article == two[1].article
-
-
 def test_a_run_without_published_figures_has_no_verdict_on_an_article(tmp_path: Path) -> None:
     summary = two_variants(tmp_path, published=[])
 
@@ -335,7 +285,8 @@ def test_a_run_without_published_figures_has_no_verdict_on_an_article(tmp_path: 
     assert article_sentence(read_run(tmp_path), summary) is None
 
 
-def test_the_verdict_on_an_article_fits_two_lines(two: tuple[Run, Summary]) -> None:
+def test_the_verdict_on_an_article_is_kept_and_fits_two_lines(two: tuple[Run, Summary], folder_of_two: Path) -> None:
+    assert read_summary(folder_of_two).article == two[1].article
     assert article_sentence(*two) == snapshot(
         "A blog, 2020: same order of variants, same conclusion; "
         "1 of 7 figures within 25 %, 3 but for the floor of 6.0 ms, 2 contradicted, 1 not measured."
@@ -343,17 +294,15 @@ def test_the_verdict_on_an_article_fits_two_lines(two: tuple[Run, Summary]) -> N
 
 
 @pytest.mark.parametrize(
-    ("floors_ms", "said"),
-    [((-3.0, -3.0), "the floor of -3.0 ms"), ((4.0, 6.2), "the floor of 4.0 to 6.2 ms"),
-     ((1.0, -2.0), "the floor of -2.0 to 1.0 ms")],
-)  # fmt: skip
+    ("floors_ms", "said"), [((-3.0, -3.0), "-3.0 ms"), ((4.0, 6.2), "4.0 to 6.2 ms"), ((1.0, -2.0), "-2.0 to 1.0 ms")]
+)
 def test_the_floor_is_said(two: tuple[Run, Summary], floors_ms: tuple[float, ...], said: str) -> None:
     run, summary = two
     assert summary.article is not None
     [floor] = summary.article.floors
     article = summary.article.model_copy(update={"floors": [floor.model_copy(update={"ms": ms}) for ms in floors_ms]})
 
-    assert said in (article_sentence(run, summary.model_copy(update={"article": article})) or "")
+    assert f"the floor of {said}" in (article_sentence(run, summary.model_copy(update={"article": article})) or "")
 
 
 def test_one_trial_says_nothing_about_an_article(tmp_path: Path) -> None:
@@ -440,21 +389,14 @@ def test_the_picture_has_a_row_for_each_variant_and_a_mark_for_each_measured_fig
     )
 
 
-def test_there_is_no_picture_if_nothing_that_was_published_was_measured(tmp_path: Path) -> None:
-    published = Published(variant="slow", request_class="light", metric="overhead", stats={"p99.9": 30})
-    summary = two_variants(tmp_path, published=[published])
-
-    assert published_chart(read_run(tmp_path), summary) is None
-
-
-def test_a_ratio_beyond_the_axis_is_drawn_at_its_end(tmp_path: Path) -> None:
+def test_a_ratio_beyond_the_axis_is_drawn_at_its_end_and_nothing_where_nothing_was_measured(tmp_path: Path) -> None:
     """No request failed, although half should have; there were far more answers than published."""
-    published = [
+    far = [
         Published(variant="slow", request_class="light", metric="failures", stats={"share": 0.5}),
         Published(variant="slow", request_class="light", metric="throughput", stats={"per_second": 0.001}),
     ]
-    summary = two_variants(tmp_path, published=published)
+    absent = Published(variant="slow", request_class="light", metric="overhead", stats={"p99.9": 30})
+    drawn, nothing = (two_variants(tmp_path / str(len(of)), published=of) for of in (far, [absent]))
 
-    whole = picture(summary, read_run(tmp_path))
-
-    assert [mark["ratio"] for mark in marks_of(whole)] == [0.01, 100]
+    assert [mark["ratio"] for mark in marks_of(picture(drawn, read_run(tmp_path / "2")))] == [0.01, 100]
+    assert published_chart(read_run(tmp_path / "1"), nothing) is None

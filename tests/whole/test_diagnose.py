@@ -42,8 +42,7 @@ from stampede.paths import ROOT
 from stampede.predict.options import OPTION_KINDS
 from stampede.predict.symptoms import PAGE, SYMPTOMS
 from stampede.predict.system import servers_of
-from stampede.records.queueing import Queueing
-from stampede.records.run import VariantRecord
+from stampede.records.run import Queueing, VariantRecord
 from stampede.theory.model import Class, Closed, Constant, QueueingSystem, Uniform, WorkStep
 from stampede.theory.simulate import simulate
 from tests.conftest import Lab

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.read.requests import Requests
 from stampede.evaluate.statistics.intervals import Draw, of_median, of_ratio
 from stampede.experiment.model import Experiment
@@ -40,13 +39,10 @@ def simulated_trials(variant: str, load: str, cores: int, count: int) -> list[Re
 
 
 @cache
-def simulated_values(
-    variant: str, load: str, cores: int, count: int, metric: str
-) -> dict[tuple[str | None, str, str], list[float]]:
-    """Return the values of a metric, and of its family, in simulated trials."""
-    [family] = [one for one in FAMILIES if metric in {each.name for each in one.metrics}]
+def simulated_values(variant: str, load: str, cores: int, count: int) -> dict[tuple[str | None, str, str], list[float]]:
+    """Return the values of each statistic in simulated trials."""
     recorded = VariantRecord.model_validate_json(variant), LoadRecord.model_validate_json(load)
-    return _values(simulated_trials(variant, load, cores, count), *recorded, [family])
+    return _values(simulated_trials(variant, load, cores, count), *recorded)
 
 
 def simulated(experiment: Experiment, cores: int, claim: Claim) -> Counter[bool | None]:
@@ -59,7 +55,7 @@ def simulated(experiment: Experiment, cores: int, claim: Claim) -> Counter[bool 
         """Return the trials of each run."""
         load, variant = run.load(value.load or run.loads[0].name), run.variant(value.variant)
         recorded = variant.model_dump_json(), load.model_dump_json()
-        values = simulated_values(*recorded, cores, RUNS * experiment.trials, value.metric)
+        values = simulated_values(*recorded, cores, RUNS * experiment.trials)
         found = [Draw(one) for one in values[value.request_class, value.metric, value.stat]]
         return [found[start : start + experiment.trials] for start in range(0, len(found), experiment.trials)]
 

@@ -1,14 +1,12 @@
 """Percentiles of all trials together, where single trials have too few requests: their values, intervals and words."""
 
-import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import e, exp, sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from stampede.evaluate.statistics.pooling import _percentiles_of_resamples, _resamples, pooled_percentile
 from stampede.pipeline import derive, derive_summary
@@ -19,9 +17,9 @@ from stampede.records.summary import Estimate, Summary
 from stampede.report.markdown import markdown
 from stampede.report.screen import LINES, screen_lines
 from stampede.report.spread import POOLED
-from stampede.report.terminal import print_tables
 from stampede.report.wording import figures_phrase
 from stampede.verification import verify_run
+from tests.in_memory import printed
 from tests.synthetic import Request, make_run, make_trial, visit
 from tools.study import pooled_table
 
@@ -48,44 +46,33 @@ def row(summary: Summary, stat: str, request_class: str | None = "light", metric
 
 
 def test_a_percentile_that_single_trials_cannot_carry_is_that_of_all_their_requests(tmp_path: Path) -> None:
-    """Of 1, 2, … 101 ms in three trials, one in a hundred is larger than 100 ms; no trial has 100 requests."""
-    found = row(derive_summary(made(tmp_path, dealt(101))), "p99")
+    """Of 1, 2, … 101 ms in three trials, one in a hundred is larger than 100 ms; no trial has 100 requests.
 
+    The clock of a fourth trial was set, so its slow requests do not count. What single trials carry stays the median.
+    """
+    run = made(tmp_path, [*dealt(101), [Request(overhead_ms=9000)] * 50])
+    make_trial(run, "one", 4, [Request(overhead_ms=9000)] * 50, clock_step_s=1.0)
+    summary = derive_summary(run)
+
+    found, p90 = row(summary, "p99"), row(summary, "p90")
     assert found
     assert (found.measured, found.pooled, found.n, found.trials, found.values) == (100, True, 101, 3, {})
     assert found.median is None
     assert found.low is not None
     assert found.high is not None
     assert found.low < 100 < found.high
-
-
-def test_what_single_trials_carry_stays_the_median_over_trials(tmp_path: Path) -> None:
-    summary = derive_summary(made(tmp_path, dealt(101)))
-
-    found = row(summary, "p90")
-    assert found
-    assert (found.pooled, found.measured, len(found.values)) == (False, found.values[1], 3)
+    assert p90
+    assert (p90.pooled, p90.measured, len(p90.values)) == (False, p90.values[1], 3)
     assert '"pooled": false' not in (tmp_path / "summary.json").read_text()
+    assert not [reason for reason in summary.validity.reasons if "p99" in reason]
 
 
-@pytest.mark.parametrize(("requests", "stat"), [(99, "p99"), (101, "p99.9")])
-def test_what_all_trials_together_cannot_carry_is_absent(tmp_path: Path, requests: int, stat: str) -> None:
-    assert row(derive_summary(made(tmp_path, dealt(requests))), stat) is None
-
-
-def test_two_trials_are_not_pooled(tmp_path: Path) -> None:
-    assert row(derive_summary(made(tmp_path, dealt(180, trials=2))), "p99") is None
-
-
-def test_an_invalid_trial_is_left_out(tmp_path: Path) -> None:
-    """The clock of the fourth trial was set, so its slow requests do not count."""
-    run = made(tmp_path, [*dealt(101), [Request(overhead_ms=9000)] * 50])
-    make_trial(run, "one", 4, [Request(overhead_ms=9000)] * 50, clock_step_s=1.0)
-
-    found = row(derive_summary(run), "p99")
-
-    assert found
-    assert (found.measured, found.n, found.trials) == (100, 101, 3)
+@pytest.mark.parametrize(
+    ("requests", "trials", "stat"), [(99, 3, "p99"), (101, 3, "p99.9"), (180, 2, "p99")],
+    ids=["too few", "too few for p99.9", "two trials"],
+)  # fmt: skip
+def test_what_all_trials_together_cannot_carry_is_absent(tmp_path: Path, requests: int, trials: int, stat: str) -> None:
+    assert row(derive_summary(made(tmp_path, dealt(requests, trials))), stat) is None
 
 
 @pytest.mark.parametrize(("failed", "is_there"), [(1, True), (2, False)])
@@ -125,16 +112,6 @@ def test_the_interval_is_students_with_the_error_of_whole_trials() -> None:
     assert ends == pytest.approx((e**2 / factor, e**2 * factor), rel=0.1)
 
 
-def test_a_resample_has_the_percentile_of_its_requests() -> None:
-    """All that resamples share is where the slow requests are; a tie between trials changes nothing."""
-    times = [np.array([1.0, 1.0, 2.0, 5.0]), np.array([1.0, 2.0, 2.0]), np.array([])]
-
-    value, (low, high) = pooled_percentile(times, 0.5)
-
-    assert value == np.median(np.concatenate(times)) == 2
-    assert 0 < low < 2 < high
-
-
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.99])
 @pytest.mark.parametrize("lengths", [(40, 40, 40), (1, 0, 7), (99, 5, 30, 2)])
 def test_resamples_are_exactly_what_numpy_makes_of_them(lengths: tuple[int, ...], level: float) -> None:
@@ -157,16 +134,6 @@ def test_times_that_may_be_zero_have_an_interval_that_does_not_reach_below_zero(
     assert high > 0
 
 
-def test_the_same_trials_give_the_same_interval_and_their_order_does_not_matter_much() -> None:
-    times = [np.random.default_rng(seed).exponential(100, 40) for seed in range(5)]
-
-    first, again, turned = (pooled_percentile(some, 0.99) for some in (times, times, times[::-1]))
-
-    assert first == again
-    assert turned[0] == first[0]
-    assert turned[1][0] == pytest.approx(first[1][0], rel=0.1)
-
-
 def test_a_pooled_value_decides_no_claim_but_is_compared_with_the_published_figure(tmp_path: Path) -> None:
     """What even all trials together cannot carry was not measured in a short run."""
     published = [
@@ -187,70 +154,28 @@ def test_a_pooled_value_decides_no_claim_but_is_compared_with_the_published_figu
     assert figures_phrase(summary.published[0]) == "1 of 2 within 50 %; not measured in a short run: p99.9"
 
 
-def test_a_percentile_that_is_pooled_is_not_said_to_be_missing(tmp_path: Path) -> None:
-    reasons = derive_summary(made(tmp_path, dealt(101))).validity.reasons
+def test_tables_and_the_screen_mark_a_pooled_value_and_say_what_it_is(tmp_path: Path) -> None:
+    of_p90 = Claim(says="it is slow", value=P99.model_copy(update={"stat": "p90"}), at_least=1)
+    folder = made(tmp_path / "pooled", dealt(101), [of_p90])
+    seal(folder)
+    summary, run = derive(folder), read_run(folder)
+    page = " ".join((folder / "report.html").read_text(encoding="utf-8").split()).replace("> <", "><")
+    screen = [line.plain for line in screen_lines(run, summary, "report.html", "stampede report --tables")]
 
-    assert not [reason for reason in reasons if "p99" in reason]
-
-
-def said_on_terminal(run: Path, summary: Summary) -> str:
-    """Return what the terminal says with all tables."""
-    console = Console(width=80, record=True, file=io.StringIO())
-    print_tables(console, read_run(run), summary)
-    return " ".join(console.export_text().split())
-
-
-def said_in_report(run: Path, _: Summary) -> str:
-    """Return report.html, without the space before the cells of tables."""
-    return " ".join((run / "report.html").read_text(encoding="utf-8").split()).replace("> <", "><")
-
-
-@pytest.mark.parametrize(
-    ("said", "line"),
-    [
-        (said_on_terminal, "pooled – – 100 101"),
-        (lambda run, summary: " ".join(markdown(read_run(run), summary).split()), "| pooled | – | – | – | 100 ("),
-        (said_in_report, '<tr class="pooled"><td class="text">pooled</td>'),
-    ],
-)
-def test_tables_mark_a_pooled_value_and_say_what_it_is(
-    tmp_path: Path, said: Callable[[Path, Summary], str], line: str
-) -> None:
-    run = made(tmp_path, dealt(101))
-
-    text = said(run, derive(run))
-
-    assert line in text
-    assert POOLED[1:] in text
-
-
-def test_tables_without_a_pooled_value_do_not_explain_it(tmp_path: Path) -> None:
-    run = made(tmp_path, dealt(303))
-
-    assert "pooled" not in said_on_terminal(run, derive_summary(run))
-
-
-def test_the_screen_marks_a_pooled_value(tmp_path: Path) -> None:
-    run = made(
-        tmp_path, dealt(101), [Claim(says="it is slow", value=P99.model_copy(update={"stat": "p90"}), at_least=1)]
-    )
-
-    lines = [
-        line.plain
-        for line in screen_lines(read_run(run), derive_summary(run), "report.html", "stampede report --tables")
-    ]
-
-    assert any(" 100*" in line for line in lines)
-    assert any(line.startswith("* pooled over all trials") for line in lines)
-    assert len(lines) <= LINES
-
-
-def test_a_run_with_pooled_values_can_be_verified(tmp_path: Path) -> None:
-    run = made(tmp_path, dealt(101))
-    seal(run)
-    derive(run)
-
-    assert verify_run(run).differences == []
+    said = {
+        "pooled – – 100 101": " ".join(printed(run, summary).split()),
+        "| pooled | – | – | – | 100 (": " ".join(markdown(run, summary).split()),
+        '<tr class="pooled"><td class="text">pooled</td>': page,
+    }
+    for line, text in said.items():
+        assert line in text
+        assert POOLED[1:] in text
+    assert any(" 100*" in line for line in screen)
+    assert any(line.startswith("* pooled over all trials") for line in screen)
+    assert len(screen) <= LINES
+    assert verify_run(folder).differences == []
+    others = made(tmp_path / "not pooled", dealt(303))
+    assert "pooled" not in printed(read_run(others), derive_summary(others))
 
 
 def test_the_study_tells_what_pooled_values_would_decide_and_how_often_falsely() -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from stampede.evaluate.metrics.metric import TIMES, Metric
-from stampede.records.nearest import nearest_first
+from stampede.records.words import nearest_first
 
 OVERHEAD = Metric("overhead", TIMES, "response time minus service time of each answered request", shown="always")
 RESPONSE_TIME = Metric("response_time", TIMES, "k6's `http_req_duration` of each answered request")

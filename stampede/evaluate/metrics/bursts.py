@@ -44,7 +44,7 @@ def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator
             served = np.unique(requests.worker[answered], return_counts=True)[1]
             shares.append(int(served.max()) / len(answered))
     if totals_ms:
-        yield MetricValues(None, BURST.keyed({"total": median(totals_ms), "largest_share": median(shares)}))
+        yield MetricValues(BURST, None, {"total": median(totals_ms), "largest_share": median(shares)})
 
 
 def completion_times_ms(requests: Requests, size: int) -> list[float]:
@@ -84,4 +84,4 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
         yield "suspect", f"the last burst has {in_last} of {trial.load.burst} requests"
 
 
-FAMILY = Family((BURST,), _measure, issues=_issues)
+FAMILY = Family(_measure, issues=_issues)

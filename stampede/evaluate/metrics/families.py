@@ -1,16 +1,8 @@
-"""The families that compute the metrics; each is a module."""
+"""The families that compute the metrics."""
 
-from stampede.evaluate.metrics import (
-    avoidable_wait,
-    bursts,
-    failures,
-    rates,
-    servers,
-    spread,
-    throughput,
-    times,
-    visits,
-)
+from stampede.evaluate.metrics import bursts, rates, requests, servers, visits, waiting
 
-_MODULES = (times, throughput, rates, spread, servers, failures, avoidable_wait, bursts, visits)
-FAMILIES = tuple(module.FAMILY for module in _MODULES)
+FAMILIES = (
+    requests.TIME_FAMILY, requests.THROUGHPUT_FAMILY, rates.FAMILY, requests.SPREAD_FAMILY, servers.FAMILY,
+    requests.FAILURE_FAMILY, waiting.FAMILY, bursts.FAMILY, visits.FAMILY,
+)  # fmt: skip

@@ -17,10 +17,6 @@ if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
     from stampede.evaluate.read.trial_data import TrialData
     from stampede.records.run import LoadRecord, VariantRecord
 
-Stats = dict[tuple[str, str], float]
-"""Measured values by the names of metric and statistic, in the units that the metrics declare."""
-Likely = dict[tuple[str, str], tuple[float, ...]]
-"""By the same names, values that a statistic could have had about as likely (``statistics.intervals.Draw``)."""
 Severity = Literal["invalid", "suspect", "note"]
 ValidityIssue = tuple[Severity, str]
 """A reason to doubt a trial, and the verdict that follows from it. A note leaves the verdict as it is."""
@@ -80,49 +76,47 @@ class Metric:
             return ()
         return ("p50", "p90", "p99") if self.is_of_times else tuple(self.units)[:1]
 
-    def keyed(self, values: Mapping[str, float]) -> Stats:
-        """Return values by statistic as values by metric and statistic."""
-        return {(self.name, stat): value for stat, value in values.items()}
+
+class Sample(NamedTuple):
+    """The times in ms of ``made`` requests or visits, without those that failed."""
+
+    times_ms: Times
+    made: int
+
+    def carries(self, stat: str) -> bool:
+        """Whether there are enough times for a statistic, and few enough failures."""
+        answered = self.times_ms.size
+        return answered >= rows_needed(stat) and (self.made - answered) / self.made < failures_allowed(stat)
 
 
 class MetricValues(NamedTuple):
-    """What a family measured for one class of request in one trial; ``request_class`` is None for all classes together.
+    """What a trial says of a metric, for one class of request; ``request_class`` is None for all classes together.
 
-    If a metric was computed from something other than answered requests, such as visits, ``carried_by`` says from how
-    many.
+    ``stats`` are in the units that the metric declares; ``likely`` has values that a statistic could have had about as
+    likely (``statistics.intervals.Draw``). A metric of times has its ``sample``. ``carried_by`` is from how many visits
+    the metric was computed; None: from answered requests.
     """
 
+    metric: Metric
     request_class: str | None
-    stats: Stats
-    carried_by: Mapping[str, int] = {}
-    likely: Mapping[tuple[str, str], tuple[float, ...]] = {}
-
-
-class Sample(NamedTuple):
-    """The times of a trial, in ms, by the name of the metric whose percentiles are computed from them.
-
-    ``made`` is how many requests of the class, or visits, were made; those that failed have no time.
-    """
-
-    times_ms: Mapping[str, Times]
-    made: int
+    stats: Mapping[str, float]
+    likely: Mapping[str, tuple[float, ...]] = {}
+    sample: Sample | None = None
+    carried_by: int | None = None
 
 
 @dataclass(frozen=True)
 class Family:
-    """Metrics that belong together.
+    """How metrics that belong together are computed.
 
-    ``measure`` yields the values from the requests of a trial, measured or simulated; ``observe`` yields those that
-    only a measured trial has, from its rows (the view ``requests``) and its observations.
-    ``issues`` yields reasons to doubt a trial; it is called only for trials that have requests.
-    ``sample`` returns the times of one class of request in a trial; None: the family has no times of the class.
+    ``measure`` yields what the requests of a trial say, measured or simulated; ``observe`` what only a measured trial
+    says, by its rows (the view ``requests``) and its observations. ``issues`` yields reasons to doubt a trial that has
+    requests.
     """
 
-    metrics: tuple[Metric, ...]
     measure: Callable[[Requests, VariantRecord, LoadRecord], Iterable[MetricValues]] = lambda *_: ()
-    observe: Callable[[duckdb.DuckDBPyConnection, TrialData], Iterable[MetricValues]] = lambda *_: ()
+    observe: Callable[[TrialData, Requests, duckdb.DuckDBPyConnection], Iterable[MetricValues]] = lambda *_: ()
     issues: Callable[[TrialData], Iterable[ValidityIssue]] = lambda _: ()
-    sample: Callable[[duckdb.DuckDBPyConnection, TrialData, str | None], Sample | None] = lambda *_: None
 
 
 @cache
@@ -150,9 +144,4 @@ def failures_allowed(stat: str) -> float:
     The failed requests might have been the slowest. So if one request in a hundred failed, there is no p99.
     """
     q = percentile(stat)
-    return 1 if q is None else 1 - q / 100
-
-
-def is_printed(stat: str, made: int, failed: int) -> bool:
-    """Whether a statistic of times may be printed, given how many requests or visits were made and failed."""
-    return made - failed >= rows_needed(stat) and failed / made < failures_allowed(stat)
+    return 1 if q is None else round(1 - q / 100, 6)  # 1 - 99 / 100 is more than 1 / 100

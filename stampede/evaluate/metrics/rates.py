@@ -1,33 +1,15 @@
 """The highest rate at which hardly any request waits, under a load whose rate climbs in steps."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from stampede.evaluate.metrics import RATE_WITHIN
 from stampede.evaluate.metrics.metric import Family, MetricValues
 from stampede.evaluate.read.requests import Requests
-from stampede.records.duration import in_seconds
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.traffic import climbing_rates_rps
-
-
-class Climb(NamedTuple):
-    """A rate that climbs: the requests/s of each step, how long a step lasts, and which requests are late."""
-
-    rates_rps: Sequence[int]
-    step_s: float
-    late_ms: float
-    late_share: float
-
-    def late_by_step(self, requests: Requests) -> list[tuple[int, int, int]]:
-        """Return the rate of each step, how many requests it has, and how many of them are late."""
-        sent_s = (requests.sent_us - requests.sent_us.min(initial=np.inf)) / 1e6
-        step = np.minimum((sent_s / self.step_s).astype(np.int64), len(self.rates_rps) - 1)
-        late = ~(requests.overhead_ms <= self.late_ms)  # or it failed
-        made, waited = (np.bincount(found, minlength=len(self.rates_rps)).tolist() for found in (step, step[late]))
-        return [*zip(self.rates_rps, made, waited, strict=True)]
+from stampede.records.words import in_seconds
 
 
 def highest_rate(steps: Iterable[tuple[int, int, int]], allowed: float) -> float | None:
@@ -47,19 +29,19 @@ def highest_rate(steps: Iterable[tuple[int, int, int]], allowed: float) -> float
     return None
 
 
-def climb_of(load: LoadRecord) -> Climb | None:
-    """Return how the rate of a load climbs; None: it has no bound of lateness."""
-    if "LATE_MS" not in load.settings:
-        return None
-    asked = {name.lower(): float(load.settings[name]) for name in ("FIRST_RPS", "LAST_RPS", "STEPS", "LATE_MS")}
-    rates = climbing_rates_rps(asked)
-    return Climb(rates, in_seconds(load.duration) / len(rates), asked["late_ms"], float(load.settings["LATE_SHARE"]))
-
-
 def _measure(requests: Requests, _: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
-    climb = climb_of(load)
-    if climb and (rate := highest_rate(climb.late_by_step(requests), climb.late_share)) is not None:
-        yield MetricValues(None, RATE_WITHIN.keyed({"per_second": rate}))
+    """Yield the highest rate of a load that climbs, in which a step fails if too many of its requests are late."""
+    if "LATE_MS" not in load.settings:
+        return
+    asked = {name.lower(): float(load.settings[name]) for name in ("FIRST_RPS", "LAST_RPS", "STEPS", "LATE_MS")}
+    rates_rps = climbing_rates_rps(asked)
+    sent_s = (requests.sent_us - requests.sent_us.min(initial=np.inf)) / 1e6
+    step = np.minimum((sent_s / (in_seconds(load.duration) / len(rates_rps))).astype(np.int64), len(rates_rps) - 1)
+    late = ~(requests.overhead_ms <= asked["late_ms"])  # or it failed
+    made, waited = (np.bincount(found, minlength=len(rates_rps)).tolist() for found in (step, step[late]))
+    rate = highest_rate(zip(rates_rps, made, waited, strict=True), float(load.settings["LATE_SHARE"]))
+    if rate is not None:
+        yield MetricValues(RATE_WITHIN, None, {"per_second": rate})
 
 
-FAMILY = Family((RATE_WITHIN,), _measure)
+FAMILY = Family(_measure)

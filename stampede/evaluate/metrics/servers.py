@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stampede.evaluate.metrics import ACCEPT_ATTEMPTS, ACCEPT_FAILURES, MEMORY, OUTPUT, PROCESSOR, SIGNALS, THROTTLED
-from stampede.evaluate.metrics.metric import Family, MetricValues, Severity, Stats, ValidityIssue
-from stampede.evaluate.read.observation import Observation, balanced, counted_by_worker
-from stampede.records.plural import noun_for, plural
+from stampede.evaluate.metrics.metric import Family, MetricValues, Severity, ValidityIssue
+from stampede.evaluate.read import of_trial
+from stampede.evaluate.read.observation import Observation, balanced, counted_by_worker, observed
 from stampede.records.summary import CounterRow
+from stampede.records.words import noun_for, plural
 
 if TYPE_CHECKING:
-    import duckdb
-
     from stampede.evaluate.read.trial_data import TrialData
-    from stampede.records.run import ContainerLog
 
 THROTTLED_ALLOWED = 0.01
 
 
-def _observe(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    servers = [observed for observed in _observed(trial) if observed[1].workers or observed[2].workers]
+def _observe(trial: TrialData, *_: object) -> Iterator[MetricValues]:
+    servers = [(name, before, after) for name, before, after in observed(trial.containers)
+               if before.workers or after.workers]  # fmt: skip
     accepted, served = _total(trial, "accepted"), _total(trial, "served")
-    stats: Stats = {}
     if accepted:
         for metric in (ACCEPT_ATTEMPTS, ACCEPT_FAILURES):
-            stats[metric.name, "per_connection"] = _total(trial, metric.name) / accepted
+            yield MetricValues(metric, None, {"per_connection": _total(trial, metric.name) / accepted})
     for metric, stat, counted, by in (
         (PROCESSOR, "per_request", "processor_s", served / 1000),
         (THROTTLED, "share", "throttled_s", trial.record.seconds.load),
@@ -35,9 +33,9 @@ def _observe(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricV
         seen = [(getattr(before, counted), getattr(after, counted)) for _, before, after in servers]
         known = [are - were for were, are in seen if were is not None and are is not None]
         if known and by:
-            stats[metric.name, stat] = sum(known) / by
+            yield MetricValues(metric, None, {stat: sum(known) / by})
     if memory_mib := [after.memory_mib for *_, after in servers if after.memory_mib is not None]:
-        stats[MEMORY.name, "total"] = sum(memory_mib)
+        yield MetricValues(MEMORY, None, {"total": sum(memory_mib)})
     output = []
     for name, before, after in servers:
         if (log := trial.record.logs.get(name)) and not log.cut:
@@ -47,37 +45,27 @@ def _observe(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricV
             were, are, had_sent, has_sent = (count or 0 for count in counts)
             output.append(log.kept if None in counts else max(log.kept, are - were - (has_sent - had_sent)))
     if output and served:
-        stats[OUTPUT.name, "per_request"] = sum(output) / served
+        yield MetricValues(OUTPUT, None, {"per_request": sum(output) / served})
     sums = Counter[str]()  # what monitoring saw of servers with the probe
     for _name, before, after in servers:
         sums.update(after.signals)
         sums.subtract(before.signals)
     parts = {"backlog": ("backlog", "samples"), "busy": ("busy", "threads"), "waits": ("avoidable", "known")}
-    shares = {stat: sums[part] / sums[whole] for stat, (part, whole) in parts.items() if sums[whole]}
-    yield MetricValues(None, stats | SIGNALS.keyed(shares))
+    yield MetricValues(SIGNALS, None, {stat: sums[part] / sums[of] for stat, (part, of) in parts.items() if sums[of]})
 
 
 def _total(trial: TrialData, counter: str) -> int:
     return sum(counted_by_worker(trial.containers, counter).values())
 
 
-def _observed(trial: TrialData) -> Iterator[tuple[str, Observation, Observation]]:
-    """Yield the name and the observations of each container that was observed before and after the load."""
-    for container in trial.containers:
-        if container.before and container.after:
-            yield container.name, container.before, container.after
-
-
 def counter_rows(trials: Iterable[TrialData]) -> Iterator[CounterRow]:
     """Yield the counters of each worker in each trial; the workers of a trial are sorted by name."""
     for trial in trials:
-        observed = [container.after for container in trial.containers if container.after]
-        names = sorted({name for after in observed for counts in after.counts.values() for name in counts})
-        by_name = {name: counted_by_worker(trial.containers, name) for name in names}
-        variant, load, number = trial.key
+        names = {name for each in trial.containers if each.after for of in each.after.counts.values() for name in of}
+        by_name = {name: counted_by_worker(trial.containers, name) for name in sorted(names)}
         for worker in sorted({worker for by_worker in by_name.values() for worker in by_worker}):
             counts = {name: by_worker[worker] for name, by_worker in by_name.items() if worker in by_worker}
-            yield CounterRow(variant=variant, load=load, trial=number, worker=worker, counts=counts)
+            yield CounterRow(**of_trial(trial.key), worker=worker, counts=counts)
 
 
 def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
@@ -92,18 +80,18 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
             when = "before" if container.before is None else "after"
             yield "suspect", f"{container.name} was not observed {when} the load"
     yield from _changed_workers(trial)
-    expected = trial.load.overloads or trial.variant.is_replaced
-    for name, before, after in _observed(trial):
+    seen, expected = [*observed(trial.containers)], trial.load.overloads or trial.variant.is_replaced
+    for name, before, after in seen:
         if full := after.listen_overflows - before.listen_overflows:
             severity: Severity = "note" if expected or own_workers_ended(trial) else "suspect"
             yield severity, f"the listen queue of {name} was full for {full} connections"
     lasted_s = trial.record.seconds.load
-    for name, before, after in _observed(trial):
+    for name, before, after in seen:
         throttled_s = (after.throttled_s or 0) - (before.throttled_s or 0)
         if lasted_s and throttled_s > THROTTLED_ALLOWED * lasted_s:
             severity = "suspect" if trial.run.sleeping and not expected else "note"
             yield severity, f"{name} was kept from computing by its limit for {throttled_s:.1f} s"
-    for name, before, _ in _observed(trial) if trial.variant.accept in ("shared", "per-worker") else ():
+    for name, before, _ in seen if trial.variant.accept in ("shared", "per-worker") else ():
         held = [before.holds[worker] for worker in before.workers]
         sockets = frozenset[int]().union(*held)
         right = len(sockets) == 1 and all(mine == sockets for mine in held)
@@ -114,16 +102,23 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
         if held and not right:
             count = plural(len(sockets), "listening socket")
             yield "invalid", f"the workers of {name} hold {count}, not {wanted}"
-    asked, served = trial.variant.workers, sum(len(seen.workers) for _, seen, _ in _observed(trial))
-    most = max(served, sum(len(seen.workers) for *_, seen in _observed(trial)))
+    asked, served = trial.variant.workers, sum(len(before.workers) for _, before, _ in seen)
+    most = max(served, sum(len(after.workers) for *_, after in seen))
     if trial.variant.elastic and most > asked:
         yield "invalid", f"{most} workers served where at most {asked} were asked for"
     if not trial.variant.elastic and served and served != asked:  # those of an own service may have ended before
-        had_all = trial.load.is_of_user_service and sum(len(each.counts) for _, each, _ in _observed(trial)) >= asked
+        had_all = trial.load.is_of_user_service and sum(len(before.counts) for _, before, _ in seen) >= asked
         yield "note" if had_all else "invalid", f"{served} workers served where {asked} were asked for"
-    written = {container.name: container.after.written for container in trial.containers if container.after}
-    for name, there in cut_logs(trial.record.logs, written).items():
-        yield "note", f"the beginning of the log of {name} is missing: {there} are kept"
+    yield from _cut_logs(trial)
+
+
+def _cut_logs(trial: TrialData) -> Iterator[ValidityIssue]:
+    written = {container.name: container.after.written or 0 for container in trial.containers if container.after}
+    for name, log in trial.record.logs.items():
+        if log.cut:
+            total = written.get(name, 0)
+            there = f"the last {megabytes(log.kept)}" + (f" of about {megabytes(total)}" * (total > log.kept))
+            yield "note", f"the beginning of the log of {name} is missing: {there} are kept"
 
 
 def _counts(trial: TrialData) -> Iterator[ValidityIssue]:
@@ -162,7 +157,7 @@ def own_workers_ended(trial: TrialData) -> bool:
     """Whether workers of somebody's own service came or went during the load, which is a finding about the service."""
     return trial.load.is_of_user_service and any(
         before.workers != after.workers or (after.counts.keys() - before.counts.keys() - after.workers)
-        for _, before, after in _observed(trial)
+        for _, before, after in observed(trial.containers)
     )
 
 
@@ -174,7 +169,7 @@ def _changed_workers(trial: TrialData) -> Iterator[ValidityIssue]:
     """
     is_own = trial.load.is_of_user_service
     severity: Severity = "note" if trial.load.crashes or is_own else "invalid"
-    for name, before, after in _observed(trial):
+    for name, before, after in observed(trial.containers):
         memory = " (out of memory)" if (after.out_of_memory or 0) > (before.out_of_memory or 0) else ""
         if trial.variant.elastic or is_own:
             started = (after.workers | after.counts.keys()) - before.workers - before.counts.keys()
@@ -213,22 +208,8 @@ def megabytes(size: float) -> str:
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
 
 
-def cut_logs(logs: Mapping[str, ContainerLog], written: Mapping[str, int | None]) -> dict[str, str]:
-    """Return how much is there of each log that lacks its beginning, e.g. the last 1.8 MB of about 133 MB.
-
-    ``written`` is how many bytes each container wrote in all; None: nobody knows.
-    """
-    found = {}
-    for name, log in logs.items():
-        if log.cut:
-            total = written.get(name) or 0
-            found[name] = f"the last {megabytes(log.kept)}" + (f" of about {megabytes(total)}" * (total > log.kept))
-    return found
-
-
 def _named(workers: set[int]) -> str:
     return f"{noun_for(len(workers), 'worker')} {', '.join(map(str, sorted(workers)))}"
 
 
-_METRICS = (ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, THROTTLED, MEMORY, OUTPUT, SIGNALS)
-FAMILY = Family(_METRICS, observe=_observe, issues=_issues)
+FAMILY = Family(observe=_observe, issues=_issues)

@@ -15,17 +15,17 @@ import duckdb
 import numpy as np
 
 from stampede.evaluate.metrics import CAPACITY, DATABASE_CONNECTIONS, VISIT, VISITS_FAILED
-from stampede.evaluate.metrics.likely import Times
 from stampede.evaluate.metrics.metric import Family, MetricValues, Sample, Severity, ValidityIssue
 from stampede.evaluate.metrics.rates import highest_rate
-from stampede.evaluate.metrics.times import time_statistics
+from stampede.evaluate.metrics.requests import times_found
 from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.observation import database_of
+from stampede.evaluate.read.requests import Requests
 from stampede.evaluate.read.rows import opened, write_requests
 from stampede.evaluate.read.trial_data import TrialData
-from stampede.records.plural import noun_for, plural
 from stampede.records.run import MachineRecord
 from stampede.records.traffic import rates_per_s
+from stampede.records.words import noun_for, plural
 
 LAST = "newest"
 """The class of a visit's last request."""
@@ -71,38 +71,25 @@ def by_level(visits: Iterable[Visit], rates: Sequence[int], level_s: float) -> l
     return [(per_s, made[place], failed[place]) for place, per_s in enumerate(rates)]
 
 
-def _observe(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
+def _observe(trial: TrialData, _: Requests, database: duckdb.DuckDBPyConnection) -> Iterator[MetricValues]:
     """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports.
 
     There is a capacity if the rate climbs and visits began to fail.
     """
     if trial.requests.of_visits:
         visits = read_visits(database, trial.key)
-        times_ms = _times_ms(visits)
+        times_ms = np.array([visit.took_ms for visit in visits if not visit.failed], dtype=np.float64)
         made, failed = len(visits), len(visits) - len(times_ms)
-        stats = VISITS_FAILED.keyed({"share": failed / made, "count": failed})
-        stats |= VISIT.keyed(time_statistics(times_ms, made, failed))
+        yield MetricValues(VISITS_FAILED, None, {"share": failed / made, "count": failed}, carried_by=made)
+        yield times_found(VISIT, None, Sample(times_ms, made), carried_by=len(times_ms))
         rates = rates_per_s(trial.load.settings, trial.load.duration)
         if len(rates) > 1:
             steps = by_level(visits, rates, float(trial.load.settings["STEP_S"]))
-            per_s = highest_rate(steps, FAILED_ALLOWED)
-            stats |= {} if per_s is None else CAPACITY.keyed({"per_second": per_s})
-        yield MetricValues(None, stats, {VISIT.name: len(times_ms), VISITS_FAILED.name: made})
-    observed = database_of(trial.containers)
-    if observed and (most := observed[1].database.get("connections_max")) is not None:
-        yield MetricValues(None, DATABASE_CONNECTIONS.keyed({"max": most}))
-
-
-def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample | None:
-    """Return the times of the visits that succeeded; None: visits have no class."""
-    if request_class is not None:
-        return None
-    visits = read_visits(database, trial.key)
-    return Sample({VISIT.name: _times_ms(visits)}, len(visits))
-
-
-def _times_ms(visits: Iterable[Visit]) -> Times:
-    return np.array([visit.took_ms for visit in visits if not visit.failed], dtype=np.float64)
+            if (per_s := highest_rate(steps, FAILED_ALLOWED)) is not None:
+                yield MetricValues(CAPACITY, None, {"per_second": per_s})
+    found = database_of(trial.containers)
+    if found and (most := found[1].database.get("connections_max")) is not None:
+        yield MetricValues(DATABASE_CONNECTIONS, None, {"max": most})
 
 
 def measured_capacity_per_s(
@@ -141,8 +128,9 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     if before and before.rows:
         yield "invalid", f"the database had {plural(len(before.rows), 'row')} before the load"
     posts, by_visit = trial.requests.posts, Counter(written)
+    succeeded = {visit for visit, has_succeeded in posts.items() if has_succeeded}
     doubled = {visit for visit, count in by_visit.items() if count > 1}
-    for what, visits in (("lost", posts.succeeded - by_visit.keys()), ("doubled", doubled)):
+    for what, visits in (("lost", succeeded - by_visit.keys()), ("doubled", doubled)):
         if visits:
             rows, names = plural(len(visits), "row"), sorted(visits, key=lambda name: (len(name), name))
             which = f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
@@ -150,9 +138,9 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
                 "invalid",
                 f"{rows} {'is' if len(names) == 1 else 'are'} {what}: {noun_for(len(names), 'visit')} {which}",
             )
-    if foreign := sum(count for visit, count in by_visit.items() if visit not in posts.sent):
+    if foreign := sum(count for visit, count in by_visit.items() if visit not in posts):
         yield "invalid", f"{plural(foreign, 'row')} belong{'s' if foreign == 1 else ''} to no visit"
-    if unreported := sum(by_visit[visit] for visit in posts.sent - posts.succeeded):
+    if unreported := sum(by_visit[visit] for visit in posts.keys() - succeeded):
         were = "was" if unreported == 1 else "were"
         yield "note", f"{plural(unreported, 'row')} {were} written for visits that were told of a failure"
     refused_before = before.database.get("connections_refused", 0) if before else 0
@@ -161,5 +149,4 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
         yield severity, f"the database refused {plural(refused, 'connection')}"
 
 
-_METRICS = (VISIT, VISITS_FAILED, CAPACITY, DATABASE_CONNECTIONS)
-FAMILY = Family(_METRICS, observe=_observe, issues=_issues, sample=_sample)
+FAMILY = Family(observe=_observe, issues=_issues)

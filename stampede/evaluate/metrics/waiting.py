@@ -1,16 +1,25 @@
-"""Which requests waited for a worker whose threads were all busy, while another worker had a free thread."""
+"""Which requests waited for a worker whose threads were all busy, while another worker had a free thread.
+
+Not only the metrics follow from it, but also the pictures of the waits, and diagnoses.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapreplace
+from statistics import fmean
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from stampede.evaluate.metrics import AVOIDABLE_WAIT, RECOVERY
+from stampede.evaluate.metrics.likely import blocks, likely_share
+from stampede.evaluate.metrics.metric import Family, MetricValues, ValidityIssue
+from stampede.evaluate.read.observation import stalls_within
 from stampede.evaluate.read.requests import Bools, Requests, read_requests
-from stampede.records.run import VariantRecord
+from stampede.evaluate.read.trial_data import TrialData
+from stampede.records.run import LoadRecord, VariantRecord
 
 FROM_S = 0.050
 """A request counts if it waited beside a free thread for longer than this in all. Even if no request has to queue, the
@@ -21,6 +30,8 @@ NOTICED_S = 0.010
 Times = npt.NDArray[np.float64]
 Segments = npt.NDArray[np.float64]
 """Pairs of start and end, in order and without overlap."""
+CLEAR = 0.1
+"""Clocks of several machines must be known to within this part of the shortest wait that counts."""
 NEVER: Segments = np.empty((0, 2))
 
 
@@ -83,22 +94,18 @@ def answered_of(requests: Requests) -> tuple[Bools, Answered]:
     )
 
 
-def has_known_waits(variant: VariantRecord) -> bool:
-    """Whether it is known which requests of a variant wait beside a free thread.
+def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
+    """Return which requests waited in a trial of a variant; None: this is unknown.
 
     The number of threads is unknown if the server is elastic, unless workers are only replaced, or if several workers
     do not say it. With a single worker, no request waits beside a free thread.
     """
-    counted = not variant.elastic or variant.is_replaced
-    return counted and bool(variant.threads or variant.workers <= 1)
-
-
-def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
-    """Return which requests waited in a trial of a variant; None: this is unknown."""
-    if not has_known_waits(variant):
+    if variant.elastic and not variant.is_replaced:
         return None
     if variant.threads:
         return avoidable_waits(answered, variant.workers, variant.threads, replaced=variant.is_replaced)
+    if variant.workers > 1:
+        return None
     return Waits(np.zeros_like(answered.sent_s), [NEVER for _ in answered.workers], np.zeros_like(answered.sent_s))
 
 
@@ -192,3 +199,43 @@ def time_in(segments: Segments, starts: Times, ends: Times) -> Times:
     passed = np.stack([np.cumsum(lengths) - lengths, np.cumsum(lengths)], axis=1)
     until = [np.interp(times, segments.ravel(), passed.ravel()) for times in (starts, np.maximum(starts, ends))]
     return np.asarray(until[1] - until[0])
+
+
+def _measure(requests: Requests, variant: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
+    """Yield how long requests of each class waited; nothing if requests kill workers: nobody knows who is there."""
+    known, answered = answered_of(requests)
+    if not load.crashes and (waits := waits_of_variant(variant, answered)):
+        in_blocks = not (requests.simulated or load.burst)
+        for request_class, mine in requests.each_class():
+            beside_s = waits.beside_s[mine[known]]
+            counted, block = beside_s > FROM_S, blocks(answered.sent_s[mine[known]])
+            likely = {"share": likely_share(counted, block)} if in_blocks else {}
+            yield MetricValues(AVOIDABLE_WAIT, request_class, wait_statistics(beside_s), likely)
+
+
+def _observe(trial: TrialData, requests: Requests, _: duckdb.DuckDBPyConnection) -> Iterator[MetricValues]:
+    """Yield how long the servers took to recover from the stalls of a service that they call."""
+    if _has_stalls(trial) and not trial.load.crashes:
+        answered = answered_of(requests)[1]
+        stalls = stalls_within(trial.containers, answered.first, answered.last_sent)
+        if found_s := list(recoveries_s(answered, stalls)):
+            yield MetricValues(RECOVERY, None, {"avg": 1000 * fmean(found_s), "max": 1000 * max(found_s)})
+
+
+def _has_stalls(trial: TrialData) -> bool:
+    return any(container.after and container.after.stalls for container in trial.containers)
+
+
+def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
+    """Check that the clocks of several machines are known well enough to tell which requests waited."""
+    clocks = trial.raw.clocks
+    if clocks is None or clocks.worst is None:
+        return
+    asking, serving, within_s = clocks.worst
+    for from_s, what in ((FROM_S, "a wait counts"), (NOTICED_S, "a wait after a stall counts")):
+        if within_s > CLEAR * from_s and (from_s == FROM_S or _has_stalls(trial)):
+            known = f"the clocks of {asking} and {serving} are known to within {1000 * within_s:.1f} ms of each other"
+            yield "suspect", f"{known}, but {what} from {1000 * from_s:.0f} ms on"
+
+
+FAMILY = Family(_measure, _observe, _issues)

@@ -2,13 +2,13 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stampede.records.files import GENERATOR, OBSERVATIONS
+from stampede.records.folder import GENERATOR, OBSERVATIONS
 from stampede.records.model import Model
 
 if TYPE_CHECKING:  # loading NumPy would double the time of short commands
@@ -90,20 +90,25 @@ def read_containers(trial_folder: Path) -> tuple[Container, ...]:
     return tuple(Container(name=name, **found[name]) for name in sorted(found))
 
 
+def observed(containers: tuple[Container, ...]) -> Iterator[tuple[str, Observation, Observation]]:
+    """Yield the name and the observations of each container that was observed before and after the load."""
+    for each in containers:
+        if each.before and each.after:
+            yield each.name, each.before, each.after
+
+
 def balanced(containers: tuple[Container, ...]) -> int | None:
     """Return how many requests the balancer handled during the load; None: no balancer was observed."""
-    observed = [(container.before, container.after) for container in containers if container.before and container.after]
-    counts = [(before.balanced, after.balanced) for before, after in observed]
+    counts = ((before.balanced, after.balanced) for _, before, after in observed(containers))
     return next((after - before for before, after in counts if before is not None and after is not None), None)
 
 
 def counted_by_worker(containers: tuple[Container, ...], name: str) -> dict[str, int]:
     """Return by how much each worker's (host:pid) counter ``name`` rose during the load, for workers that have it."""
     return {
-        f"{container.after.host}:{worker}": counts[name] - container.before.counts.get(worker, {}).get(name, 0)
-        for container in containers
-        if container.before and container.after
-        for worker, counts in container.after.counts.items()
+        f"{after.host}:{worker}": counts[name] - before.counts.get(worker, {}).get(name, 0)
+        for _, before, after in observed(containers)
+        for worker, counts in after.counts.items()
         if name in counts
     }
 

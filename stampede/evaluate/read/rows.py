@@ -10,8 +10,7 @@ from pathlib import Path
 import duckdb
 
 from stampede.evaluate.read.lab_time import Clocks, correct, find_clocks
-from stampede.records.files import POINTS, SERVED
-from stampede.records.folder import NoTemporaryRoom
+from stampede.records.folder import POINTS, SERVED, NoTemporaryRoom
 from stampede.records.run import MachineRecord
 
 MEMORY = "768MB"
@@ -59,7 +58,7 @@ WHERE coalesce(metric, '') IN ('request_sent', 'request_answered', 'dropped_iter
     AND type IS DISTINCT FROM 'Metric'
 """
 
-# As stampede.records.unprintable, in DuckDB's own words. No picture can have such a character.
+# As stampede.records.words, in DuckDB's own words. No picture can have such a character.
 _UNPRINTABLE = r"[\x00-\x1f\x7f-\x{9f}\x{61c}\x{200e}\x{200f}\x{2028}-\x{202e}\x{2066}-\x{2069}]"
 
 # A value that is not a number could look like a fast answer. If two requests had the same id, one answer would count

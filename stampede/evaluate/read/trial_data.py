@@ -28,13 +28,6 @@ READ_AT_ONCE = 2
 """How many trials are read at the same time; each may need as much memory as ``stampede.evaluate.read.rows`` allows."""
 
 
-class Posts(NamedTuple):
-    """The visits of a trial that posted a form, and the visits whose post succeeded."""
-
-    sent: frozenset[str] = frozenset()
-    succeeded: frozenset[str] = frozenset()
-
-
 class ClassTotals(NamedTuple):
     """How many requests of one class a trial sent, and how many of them failed.
 
@@ -76,6 +69,7 @@ class RequestTotals(NamedTuple):
     ``direct_sent`` requests did not go through the balancer. ``sending``: of how many bursts, in how many a request was
     answered (a refused connection does not count) before the last one was sent, and how many requests the last burst
     has. ``generators`` is how many k6 containers sent requests, ``of_visits`` how many requests are part of a visit.
+    ``posts`` has each visit that posted a form, and whether the post succeeded.
     """
 
     began: float | None
@@ -90,7 +84,7 @@ class RequestTotals(NamedTuple):
     sending: tuple[int, int, int] | None = None
     generators: int = 1
     of_visits: int = 0
-    posts: Posts = Posts()
+    posts: Mapping[str, bool] = {}
 
     @property
     def sent(self) -> int:
@@ -223,7 +217,6 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -
     directly = not (load.client is not None and load.client.through_balancer)
     of_visits = sum(part["visits"] for part in parts)
     [(in_flight, little)] = rows(_LITTLE)
-    told = dict(rows(_POSTS)) if of_visits else {}
     return RequestTotals(
         began=min((part["began"] for part in parts), default=None),
         classes=classes,
@@ -240,7 +233,7 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, load: LoadRecord) -
         sending=rows(_SENDING, size=load.burst)[0] if load.burst else None,
         generators=len({name for part in parts for name in part["generators"]} - {CLIENT}),
         of_visits=of_visits,
-        posts=Posts(frozenset(told), frozenset(visit for visit, succeeded in told.items() if succeeded)),
+        posts=dict(rows(_POSTS)) if of_visits else {},
     )
 
 

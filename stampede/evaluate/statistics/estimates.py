@@ -9,8 +9,8 @@ import duckdb
 
 from stampede.evaluate.metrics import FAILURES, METRICS, STATISTICS, VISITS_FAILED, bursts, statistics_of, unit
 from stampede.evaluate.metrics.families import FAMILIES
-from stampede.evaluate.metrics.metric import Family, MetricValues, failures_allowed, percentile, rows_needed
-from stampede.evaluate.metrics.spread import evenness
+from stampede.evaluate.metrics.metric import Family, MetricValues, Sample, failures_allowed, percentile, rows_needed
+from stampede.evaluate.metrics.requests import evenness
 from stampede.evaluate.read import Cell, Key
 from stampede.evaluate.read.requests import read_requests
 from stampede.evaluate.read.trial_data import TrialData
@@ -38,8 +38,7 @@ def published_in(run: Run) -> Iterator[Entry]:
         if published.variant in variants:
             entry = published.model_copy(update={"load": published.load or run.loads[0].name})
             about = entry.model_dump(include={"variant", "load", "request_class", "metric"})
-            figures = comparable_figures(published).items()
-            yield entry, {Quantity(**about, stat=stat): value for stat, value in figures}
+            yield entry, {Quantity(**about, stat=stat): of for stat, of in comparable_figures(entry).items()}
 
 
 def comparable_figures(published: Published) -> dict[str, float]:
@@ -73,13 +72,14 @@ class TrialValues(NamedTuple):
     """The statistics of one cell in one trial, by metric and statistic; ``answered`` requests of the cell succeeded.
 
     ``draws`` leaves out statistics that need more requests, or of which too many failed. ``carried_by``: from how many
-    visits, and not answered requests, a metric was computed.
+    visits, and not answered requests, a metric was computed. ``samples`` has the times of each metric of times.
     """
 
     trial: int
     answered: int
     draws: Mapping[tuple[str, str], Draw]
     carried_by: Mapping[str, int] = {}
+    samples: Mapping[str, Sample] = {}
 
     def carrying(self, metric: str) -> int:
         """Return how many answered requests, or visits, the statistics of a metric were computed from."""
@@ -110,33 +110,34 @@ def measure_cells(
     trials: Iterable[TrialData],
     rejected: Mapping[Key, Container[str]] = {},
     families: Sequence[Family] = FAMILIES,
-) -> dict[Cell, list[TrialValues]]:
-    """Return the statistics of every cell, without the classes of a trial whose figures are ``rejected``."""
+) -> tuple[dict[Cell, list[TrialValues]], dict[tuple[str, str], list[list[float]]]]:
+    """Return the statistics of every cell, and the completion times of small bursts in each trial.
+
+    Classes of a trial whose figures are ``rejected`` have no statistics.
+    """
     cells: dict[Cell, list[TrialValues]] = {}
+    times: dict[tuple[str, str], list[list[float]]] = {}
     for trial in trials:
-        requests, measured = read_requests(database, trial.key), list[MetricValues]()
+        requests, load, found = read_requests(database, trial.key), trial.load, list[MetricValues]()
         for family in families:
-            measured += [*family.measure(requests, trial.variant, trial.load), *family.observe(database, trial)]
-        variant, load, number = trial.key
+            found += [*family.measure(requests, trial.variant, load), *family.observe(trial, requests, database)]
+        variant, _, number = trial.key
         for request_class in trial.requests.names:
             if request_class in rejected.get(trial.key, ()):
                 continue
-            mine = [each for each in measured if each.request_class == request_class]
-            draws = {key: Draw(value, each.likely.get(key, ())) for each in mine for key, value in each.stats.items()}
-            carried_by = {metric: count for each in mine for metric, count in each.carried_by.items()}
-            values = TrialValues(number, trial.requests.of_class(request_class).answered, draws, carried_by)
-            cells.setdefault((variant, load, request_class), []).append(values)
-    return cells
-
-
-def completion_times(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData]) -> Times:
-    """Return the completion times of small bursts in each trial."""
-    found: dict[tuple[str, str], list[list[float]]] = {}
-    for trial in trials:
-        if trial.load.burst and trial.load.has_small_bursts and not trial.load.crashes:
-            times_ms = bursts.completion_times_ms(read_requests(database, trial.key), trial.load.burst)
-            found.setdefault(trial.key[:2], []).append(times_ms)
-    return found
+            mine = [each for each in found if each.request_class == request_class]
+            values = TrialValues(
+                number,
+                trial.requests.of_class(request_class).answered,
+                {(each.metric.name, stat): Draw(value, each.likely.get(stat, ()))
+                 for each in mine for stat, value in each.stats.items()},
+                {each.metric.name: each.carried_by for each in mine if each.carried_by is not None},
+                {each.metric.name: each.sample for each in mine if each.sample},
+            )  # fmt: skip
+            cells.setdefault((variant, load.name, request_class), []).append(values)
+        if load.burst and load.has_small_bursts and not load.crashes:
+            times.setdefault((variant, load.name), []).append(bursts.completion_times_ms(requests, load.burst))
+    return cells, times
 
 
 class Results(NamedTuple):

@@ -7,17 +7,15 @@ resample reaches beyond what was measured. So the resamples give only the standa
 and Student's t gives the interval. docs/explain/measures.md shows how often it holds the true value.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import exp, log, sqrt
 
-import duckdb
 import numpy as np
 
-from stampede.evaluate.metrics.families import FAMILIES
+from stampede.evaluate.metrics import METRICS
 from stampede.evaluate.metrics.likely import CONFIDENCE, Places, Times
-from stampede.evaluate.metrics.metric import failures_allowed, percentile, rows_needed
-from stampede.evaluate.read.trial_data import TrialData
+from stampede.evaluate.metrics.metric import Sample, percentile, rows_needed
 from stampede.evaluate.statistics.compare import student
 from stampede.evaluate.statistics.estimates import Cells
 from stampede.evaluate.statistics.stopping import ENOUGH, Interval
@@ -27,39 +25,25 @@ from stampede.records.summary import Estimate
 _RESAMPLES = 1999
 
 
-def pool_cells(
-    database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData], cells: Cells
-) -> dict[Quantity, Estimate]:
+def pool_cells(cells: Cells) -> dict[Quantity, Estimate]:
     """Return the percentiles for which a single trial of a cell is too small, and all its trials together are not.
 
     Fewer than ENOUGH trials are not pooled, because they do not show how far trials differ.
     """
     found: dict[Quantity, Estimate] = {}
-    by_key = {trial.key: trial for trial in trials}
-    for (variant, load, request_class), values in cells.items():
-        for family in FAMILIES if len(values) >= ENOUGH else ():
-            lacking = [
-                Quantity(variant=variant, load=load, request_class=request_class, metric=metric.name, stat=stat)
-                for metric in family.metrics
-                if metric.is_of_times
-                for counts in [[trial.carrying(metric.name) for trial in values]]
-                for stat in metric.units
-                if percentile(stat) is not None and min(counts) < rows_needed(stat) <= sum(counts)
-            ]
-            if not lacking:
-                continue
-            of_cell = [by_key[variant, load, each.trial] for each in values]
-            every = [family.sample(database, trial, request_class) for trial in of_cell]
-            samples = [sample for sample in every if sample is not None]
-            made = sum(sample.made for sample in samples)
-            for of in lacking:
-                times_ms = [sample.times_ms[of.metric] for sample in samples if of.metric in sample.times_ms]
-                answered, q = sum(map(len, times_ms)), percentile(of.stat)
-                if times_ms and q is not None and 1 - answered / made < failures_allowed(of.stat):
-                    measured, (low, high) = pooled_percentile(times_ms, q / 100)
+    for (variant, load, request_class), trials in cells.items():
+        for metric in {name: None for each in trials for name in each.samples} if len(trials) >= ENOUGH else ():
+            counts = [each.carrying(metric) for each in trials]
+            samples = [each.samples.get(metric, Sample(np.empty(0), 0)) for each in trials]
+            together = Sample(np.concatenate([each.times_ms for each in samples]), sum(each.made for each in samples))
+            for stat in METRICS[metric].units:
+                q = percentile(stat)
+                if q is not None and min(counts) < rows_needed(stat) <= sum(counts) and together.carries(stat):
+                    measured, (low, high) = pooled_percentile([each.times_ms for each in samples], q / 100)
+                    of = Quantity(variant=variant, load=load, request_class=request_class, metric=metric, stat=stat)
                     found[of] = Estimate(
                         **dict(of), unit="ms", published=None, predicted=None, measured=measured, low=low, high=high,
-                        n=answered, trials=len(times_ms), pooled=True,
+                        n=together.times_ms.size, trials=len(samples), pooled=True,
                     )  # fmt: skip
     return found
 

@@ -6,14 +6,7 @@ from typing import Any
 
 from stampede.evaluate.metrics import bursts, unit
 from stampede.evaluate.statistics import intervals
-from stampede.evaluate.statistics.estimates import (
-    Measured,
-    Results,
-    claims_of,
-    draws_of,
-    estimate_all,
-    explain_missing,
-)
+from stampede.evaluate.statistics.estimates import Measured, Results, claims_of, draws_of, estimate_all, explain_missing
 from stampede.evaluate.statistics.stopping import LEAST, MOST, Interval, sequential_verdict, trials_needed
 from stampede.evaluate.verdict.article import Circumstances, circumstances, judge_article
 from stampede.evaluate.verdict.validity import judge_run
@@ -55,46 +48,42 @@ def claim_row(claim: Claim, results: Results) -> ClaimRow:
     divisor = others[0] if others else None
     without = next((of for of in claim.quantities if not results.estimates[of].values), None)
     verdict: ClaimVerdict = "undecided"
-    reasons: list[str] = []
-    measured, interval, needed, doubt = None, None, None, None
+    reason, measured, interval, needed, doubt = None, None, None, None, None
     if without:
-        untrusted = _not_trusted(without.variant, without.load, without.request_class, results)
+        untrusted = _not_trusted(without, results)
         verdict = "invalid" if untrusted else "undecided"
-        reasons = [untrusted or explain_missing(without, results.measured.cells)]
+        reason = untrusted or explain_missing(without, results.measured.cells)
     elif divisor and not all(divisor.values.values()):
-        reasons = [f"a trial of {divisor.variant} has 0, by which nothing can be divided"]
+        reason = f"a trial of {divisor.variant} has 0, by which nothing can be divided"
     else:
-        measured, interval, trials = value.median, value.interval, value.trials
-        if divisor and value.median is not None and divisor.median is not None:
-            measured, trials = value.median / divisor.median, min(value.trials, divisor.trials)
+        measured, interval, trials = value.measured, value.interval, value.trials
+        if divisor and value.measured is not None and divisor.measured is not None:
+            measured, trials = value.measured / divisor.measured, min(value.trials, divisor.trials)
             of_both = [[*draws_of(quantity, results.measured.cells).values()] for quantity in claim.quantities]
             interval = intervals.of_ratio(*of_both)
         assert measured is not None
         doubt = _doubt({(quantity.variant, quantity.load) for quantity in claim.quantities}, results)
-        if few := missing_cores(claim, results.run):
-            reasons = [few]
-        else:
+        if not (reason := missing_cores(claim, results.run)):
             needed = trials_needed(trials, measured, interval, [claim.limit])
             kept = {claim.holds(end) for end in interval or ()}
             by = divisor.values if divisor else dict.fromkeys(value.values, 1.0)
             sides = [claim.holds(value.values[trial] / by[trial]) for trial in sorted(value.values.keys() & by.keys())]
             if trials < LEAST:
-                reasons = ["one trial decides nothing"]
+                reason = "one trial decides nothing"
             elif interval is None:
-                reasons = ["there is no interval"]
+                reason = "there is no interval"
             elif len(kept) > 1:
-                reasons = ["the interval straddles the bound"]
+                reason = "the interval straddles the bound"
             elif results.run.until_decided and sequential_verdict(sides) != (kept == {True}):
-                reasons = ["looking after every round needs more certainty"]
+                reason = "looking after every round needs more certainty"
             else:
                 verdict = "reproduced" if kept == {True} else "not reproduced"
-            reasons += [_advice(results, trials, needed)] if reasons else []
+            reason = reason and f"{reason}; {_advice(results, trials, needed)}"
     low, high = interval or (None, None)
     of_unit = "ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat)
     return ClaimRow(
         says=claim.says, stat=claim.value.stat, verdict=verdict, measured=measured, low=low, high=high,
-        bound=claim.bound, unit=of_unit, reason="; ".join(reasons) or None, suspect=doubt is not None, doubt=doubt,
-        trials_needed=needed,
+        bound=claim.bound, unit=of_unit, reason=reason, suspect=doubt is not None, doubt=doubt, trials_needed=needed,
     )  # fmt: skip
 
 
@@ -124,10 +113,10 @@ def published_rows(results: Results, apart: Circumstances) -> Iterator[Published
     """Yield the verdicts on published rows, for the variants that are part of the run."""
     for entry, published in results.entries:
         within = WITHIN if entry.within is None else entry.within
-        compared = (
-            [_figure(of, figure, within, results, apart) for of, figure in published.items()]
-            if not entry.completion_times else _completion_times(entry, within, results)
-        )  # fmt: skip
+        if entry.completion_times:
+            compared = _completion_times(entry, within, results)
+        else:
+            compared = [_figure(of, figure, within, results, apart) for of, figure in published.items()]
         if not compared:
             continue
         reasons = [reason for *_, reason in compared if reason]
@@ -142,9 +131,8 @@ def published_rows(results: Results, apart: Circumstances) -> Iterator[Published
             reasons.append(_advice(results, few, None if None in needed else max(filter(None, needed))))
         doubt = _doubt({(entry.variant, entry.load)}, results)
         verdicts = {figure.verdict for figure, *_ in compared}
-        about = entry.model_dump(include={"variant", "load", "request_class", "metric", "divided_by"})
         yield PublishedRow(
-            **about,
+            **entry.model_dump(include={"variant", "load", "request_class", "metric", "divided_by"}),
             completion_times=bool(entry.completion_times),
             within=within,
             verdict=next(verdict for verdict in _WORST_FIRST if verdict in verdicts),
@@ -159,51 +147,54 @@ _Compared = tuple[PublishedFigure, Interval, str | None]
 """A published figure with its verdict, the least and the most that do not contradict it, and why it has no verdict."""
 
 
-def _figure(quantity: Quantity, published: float, within: float, results: Results, apart: Circumstances) -> _Compared:
-    found, edges, reason = results.estimates[quantity], edges_of(published, within, apart.floor_ms(quantity)), None
-    word: FigureVerdict
-    if found.measured is not None:
-        word = _nearness(published, within, edges, found.interval, found.trials)
-    elif untrusted := _not_trusted(quantity.variant, quantity.load, quantity.request_class, results):
-        word, reason = "invalid", untrusted
-    else:
-        word = "not measured in a short run" if quantity in apart.short else "undecided"
-        reason = explain_missing(quantity, results.measured.cells)
+def _figure(of: Quantity, published: float, within: float, results: Results, apart: Circumstances) -> _Compared:
+    found, edges = results.estimates[of], edges_of(published, within, apart.floor_ms(of))
+    missing: tuple[FigureVerdict, str] | None = None
+    if found.measured is None and (untrusted := _not_trusted(of, results)):
+        missing = "invalid", untrusted
+    elif found.measured is None:
+        why = explain_missing(of, results.measured.cells)
+        missing = ("not measured in a short run", why) if of in apart.short else ("undecided", why)
     told = found.model_dump(include={"stat", "unit", "measured", "low", "high", "trials", "pooled"})
-    ratio = found.measured / published if published and found.measured is not None else None
-    return PublishedFigure(**told, published=published, ratio=ratio, verdict=word), edges, reason
+    return _compared(told, published, within, edges, missing)
 
 
 def _completion_times(entry: Published, within: float, results: Results) -> list[_Compared]:
     load, expected = results.run.load(entry.load or ""), entry.expected_completion_times
-    row = next((each for each in results.staircases if (each.variant, each.load) == (entry.variant, load.name)), None)
-    measured = row.measured if row else []
-    verdict: FigureVerdict = "undecided"
-    reason = None
-    if untrusted := _not_trusted(entry.variant, load.name, None, results):
-        verdict, reason = "invalid", untrusted
+    cell = entry.variant, load.name
+    row = next((each for each in results.staircases if (each.variant, each.load) == cell), None)
+    trials, measured = results.measured.times.get(cell, ()), row.measured if row else []
+    missing: tuple[FigureVerdict, str] | None = None
+    if untrusted := _not_trusted(Quantity(variant=cell[0], load=cell[1], metric=entry.metric, stat=""), results):
+        missing = "invalid", untrusted
     elif not load.has_small_bursts:
-        reason = f"{load.name} has no bursts of at most {SMALL_BURST} requests"
+        missing = "undecided", f"{load.name} has no bursts of at most {SMALL_BURST} requests"
     elif load.burst != len(expected):
-        reason = f"there were {load.burst} requests in a burst, {len(expected)} were published"
+        missing = "undecided", f"there were {load.burst} requests in a burst, {len(expected)} were published"
     elif len(measured) < len(expected):
-        reason = f"at most {len(measured)} of the {load.burst} requests of a burst were answered"
-    found: list[_Compared] = []
+        missing = "undecided", f"at most {len(measured)} of the {load.burst} requests of a burst were answered"
+    found = []
     for place, published in enumerate(expected):
-        edges = edges_of(published, within)
-        told: dict[str, Any] = {"measured": None, "low": None, "high": None, "ratio": None}
-        if row and not reason:
-            interval = (row.low[place], row.high[place]) if row.low and row.high and place < len(row.low) else None
-            trials = sum(place < len(trial) for trial in results.measured.times.get((entry.variant, load.name), ()))
-            verdict = _nearness(published, within, edges, interval, trials)
-            low, high = interval or (None, None)
-            ratio = measured[place] / published if published else None
-            told = {"measured": measured[place], "low": low, "high": high, "ratio": ratio, "trials": trials}
-        figure = PublishedFigure(
-            stat=bursts.ordinal(place + 1), unit="ms", published=published, verdict=verdict, **told
-        )
-        found.append((figure, edges, reason))
+        told: dict[str, Any] = {"measured": None, "low": None, "high": None}
+        if row and not missing:
+            low, high = ((ends[place] if ends and place < len(ends) else None) for ends in (row.low, row.high))
+            told = {"measured": measured[place], "low": low, "high": high,
+                    "trials": sum(place < len(trial) for trial in trials)}  # fmt: skip
+        told |= {"stat": bursts.ordinal(place + 1), "unit": "ms"}
+        found.append(_compared(told, published, within, edges_of(published, within), missing))
     return found
+
+
+def _compared(
+    told: dict[str, Any], published: float, within: float, edges: Interval, missing: tuple[FigureVerdict, str] | None
+) -> _Compared:
+    """Return a published figure with its verdict, given what was measured, or why nothing was."""
+    ratio = told["measured"] / published if published and told["measured"] is not None else None
+    figure = PublishedFigure(**told, published=published, ratio=ratio, verdict=missing[0] if missing else "undecided")
+    if not missing:
+        verdict = _nearness(published, within, edges, figure.interval, figure.trials)
+        figure = figure.model_copy(update={"verdict": verdict})
+    return figure, edges, missing and missing[1]
 
 
 def _nearness(
@@ -239,10 +230,10 @@ def edges_of(published: float, within: float, floor_ms: float = 0.0) -> Interval
     return least - max(floor_ms, 0.0), most - min(floor_ms, 0.0)
 
 
-def _not_trusted(variant: str, load: str | None, request_class: str | None, results: Results) -> str | None:
-    """Return why no trial can be trusted for a class of request, or for all classes (None); None: a trial can be."""
-    trials = [trial for trial in results.measured.trials if (trial.variant, trial.load) == (variant, load)]
-    if any(trial.is_trusted and not trial.rejects(request_class) for trial in trials):
+def _not_trusted(of: Quantity, results: Results) -> str | None:
+    """Return why no trial can be trusted for the class of a quantity, or for all classes; None: a trial can be."""
+    trials = [trial for trial in results.measured.trials if (trial.variant, trial.load) == (of.variant, of.load)]
+    if any(trial.is_trusted and not trial.rejects(of.request_class) for trial in trials):
         return None
-    reasons = [reason for trial in trials for reason in [trial.rejects(request_class), *trial.reasons] if reason]
-    return f"{variant}: {reasons[0] if reasons else 'not part of this run'}"
+    reasons = [reason for trial in trials for reason in [trial.rejects(of.request_class), *trial.reasons] if reason]
+    return f"{of.variant}: {reasons[0] if reasons else 'not part of this run'}"

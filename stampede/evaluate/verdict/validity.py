@@ -6,7 +6,6 @@ from statistics import median
 
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import Severity, ValidityIssue
-from stampede.evaluate.metrics.rates import climb_of
 from stampede.evaluate.metrics.servers import own_workers_ended
 from stampede.evaluate.read.observation import Reading
 from stampede.evaluate.read.trial_data import ClassTotals, RequestTotals, TrialData
@@ -152,7 +151,7 @@ def _load(trial: TrialData) -> Iterator[ValidityIssue]:
     if dropped:
         share = dropped / (dropped + requests.sent)
         severity: Severity = "invalid" if share > DROPPED_ALLOWED else "suspect"
-        if climb_of(load):  # it has so many users that all of them wait only if requests are late already
+        if "LATE_MS" in load.settings:  # it has so many users that all of them wait only if requests are late already
             severity = "note"
         elif own_workers_ended(trial):  # while places were empty, requests waited until the load had no free user
             severity = "suspect"

@@ -9,7 +9,7 @@ from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import FROM_S, NEVER, Segments, at_least, time_in
 from stampede.logs.diagnose.logs import COARSE_S, Floats, Integers
 from stampede.logs.diagnose.requests import Requests
-from stampede.records.plural import plural
+from stampede.records.words import plural
 
 _WINDOW = 20  # if times are coarse, the requests at work are counted as means of windows of so many ticks
 

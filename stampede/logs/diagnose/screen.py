@@ -20,7 +20,7 @@ from stampede.logs.diagnose.replayed import SEEDS, Replay
 from stampede.logs.diagnose.requests import BAD_GATEWAY, Noted, Requests, has_header
 from stampede.logs.durations import ASSUMED
 from stampede.predict.symptoms import SYMPTOMS, Symptom
-from stampede.records.plural import noun_for, plural
+from stampede.records.words import noun_for, plural
 from stampede.report.tables import Table
 from stampede.report.terminal import terminal_table
 from stampede.report.wording import percent

@@ -5,9 +5,9 @@ from typing import Any
 import altair as alt
 
 from stampede.evaluate.statistics.stopping import LEAST, has_interval
-from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import Summary
+from stampede.records.words import plural
 from stampede.report.article import figures_counted
 from stampede.report.figures.drawing import CROSS, Marks, inline_data, jitter, style_chart, variant_axis
 

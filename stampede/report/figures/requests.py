@@ -5,9 +5,9 @@ import duckdb
 
 from stampede.evaluate.metrics import MetricName, bursts
 from stampede.evaluate.metrics.workers import labels
-from stampede.records.plural import plural
 from stampede.records.run import TABLED_BURST, Run
 from stampede.records.summary import Summary
+from stampede.records.words import plural
 from stampede.report.figures.drawing import (
     CROSS,
     FLOOR_MS,

@@ -10,9 +10,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from stampede.evaluate.metrics import unit
-from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import Summary
+from stampede.records.words import plural
 from stampede.report.answer import answers, cures
 from stampede.report.screen.columns import Group, Lead, deciding_columns
 from stampede.report.section import Section

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from statistics import median_high
 
 from stampede.evaluate.statistics.stopping import ENOUGH
-from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import Summary
+from stampede.records.words import plural
 from stampede.report.answer import Pair, answers, claim_figure, cures, lead, measured_phrase
 from stampede.report.spread import word_list
 from stampede.report.wording import shortened

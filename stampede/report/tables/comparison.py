@@ -5,7 +5,7 @@ from math import log
 
 from stampede.evaluate.statistics.compare import FARTHEST, Change, Side
 from stampede.evaluate.statistics.stopping import ENOUGH
-from stampede.records.plural import plural
+from stampede.records.words import plural
 from stampede.report.tables import Table
 from stampede.report.wording import metric_phrase, number, plain_name, unit_suffix
 

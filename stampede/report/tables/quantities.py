@@ -8,9 +8,9 @@ from statistics import median
 from stampede.evaluate.metrics import METRICS, MetricName
 from stampede.evaluate.metrics.bursts import ordinal
 from stampede.evaluate.metrics.metric import PRINTED, Metric
-from stampede.records.plural import plural
 from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary
+from stampede.records.words import plural
 from stampede.report.spread import COUNTED, INTERVAL, POOLED, is_certain, line_ends, word_list
 from stampede.report.tables import Table
 from stampede.report.wording import (

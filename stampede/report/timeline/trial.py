@@ -10,7 +10,7 @@ import numpy as np
 from stampede.evaluate.metrics import waiting
 from stampede.evaluate.metrics.workers import labels
 from stampede.predict.lanes import LaneRequest, LaneTrial
-from stampede.records.plural import plural
+from stampede.records.words import plural
 from stampede.report.wording import number, percent
 
 

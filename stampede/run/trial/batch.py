@@ -22,8 +22,8 @@ from stampede.docker.machine_usage import QUIET, QUIET_WITHIN_S, Progress, Quiet
 from stampede.errors import LabError
 from stampede.interruption import uninterrupted
 from stampede.plan import Plan, PlannedTrial, timing
-from stampede.records.duration import in_seconds
 from stampede.records.run import TODAY, USER_SERVICE, TrialRecord
+from stampede.records.words import in_seconds
 from stampede.run.trial.checking import ask_for_each_class, log_in
 from stampede.run.trial.trial import AT_ONCE, Trial
 from stampede.typed import typed

@@ -26,8 +26,7 @@ from stampede.errors import LabError
 from stampede.experiment.loads.script import WrongSetting
 from stampede.plan import PlannedTrial, k6_service
 from stampede.records.classes import OWN_CLASSES, Login, OwnRequestClass
-from stampede.records.files import ALONE
-from stampede.records.folder import BadRun, read_trial, trial_folder, write_record, write_whole
+from stampede.records.folder import ALONE, BadRun, read_trial, trial_folder, write_record, write_whole
 from stampede.records.run import Calibration, ContainerLog, Seconds, TrialRecord
 from stampede.run.record import now
 from stampede.run.trial import calibration, reasons

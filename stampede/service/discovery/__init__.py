@@ -22,7 +22,7 @@ from stampede.logs.access_log import MOST_CLASSES, AccessLog, class_name
 from stampede.predict.options import MOST_REPLICAS
 from stampede.records.classes import PATH_PATTERN
 from stampede.records.model import name_from
-from stampede.records.plural import plural
+from stampede.records.words import plural
 from stampede.resources import Found, choose_container, containers_in
 from stampede.servers.program import PROGRAMS, SERVED_BY, UWSGI
 from stampede.service.answers import CALLABLE_PATTERN, Answers, Followed, not_served, numbers_of, stand_in

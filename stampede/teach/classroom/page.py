@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from stampede.experiment.model import Experiment
 from stampede.records.folder import write_whole
-from stampede.records.plural import plural
+from stampede.records.words import plural
 from stampede.report.page import render
 from stampede.report.wording import (
     bound_phrase,

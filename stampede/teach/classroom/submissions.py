@@ -17,9 +17,8 @@ from stampede.experiment.file import names, read_experiment
 from stampede.experiment.model import Experiment
 from stampede.paths import EXPERIMENTS
 from stampede.records.checksums import MANIFEST, changed_files, read_manifest, sha256
-from stampede.records.files import POINTS
 from stampede.records.folder import MOST_BYTES as FILE_BYTES
-from stampede.records.folder import BadRun, read_run, read_summary
+from stampede.records.folder import POINTS, BadRun, read_run, read_summary
 from stampede.teach.classroom.predictions import read_predictions
 from stampede.teach.classroom.strips import SubmittedRun
 from stampede.teach.lesson.model import read_lesson, step_experiment

@@ -6,7 +6,7 @@ from stampede.errors import WrongUse
 from stampede.export import checked, pack
 from stampede.finished import verified
 from stampede.records.checksums import MANIFEST, sha256
-from stampede.records.plural import plural
+from stampede.records.words import plural
 from stampede.teach.lesson.notes import NOTES, Notes
 from stampede.terminal import say, talk
 from stampede.typed import typed

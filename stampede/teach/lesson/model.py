@@ -14,7 +14,7 @@ from stampede.experiment.yaml_file import YamlFile
 from stampede.paths import LESSONS
 from stampede.records.mistakes import explain
 from stampede.records.model import Model, Name
-from stampede.records.nearest import nearest_first
+from stampede.records.words import nearest_first
 from stampede.servers import KINDS
 from stampede.servers.base import Variant, setting_text
 

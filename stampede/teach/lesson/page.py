@@ -12,7 +12,7 @@ from stampede.docker.client import DockerError
 from stampede.errors import LabError, WrongUse
 from stampede.experiment.model import Experiment
 from stampede.loopback import Response, Stage, read_whole, serving
-from stampede.records.plural import plural
+from stampede.records.words import plural
 from stampede.report.figures.drawing import MEASURED, PUBLISHED, inline_data, style_chart, svg
 from stampede.report.page import render, script_json
 from stampede.report.wording import capitalised, number
