@@ -1,0 +1,837 @@
+"""The diagnosis of somebody's own service: what limits it, said in sentences, and whether another way is better."""
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import duckdb
+import pytest
+from inline_snapshot import snapshot
+from rich.console import Console
+
+from stampede.advise.offered import OfferedLoad
+from stampede.advise.options import serving_options
+from stampede.diagnosis import writing
+from stampede.diagnosis.deaths import replacement_sentences
+from stampede.diagnosis.held import FullPool, Held, Loops, Stack, read_held
+from stampede.diagnosis.improvement import find_improvement
+from stampede.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis, write_diagnosis
+from stampede.diagnosis.rules import diagnose
+from stampede.diagnosis.section import section_of
+from stampede.evaluate.metrics import unit
+from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
+from stampede.records.folder import read_run, trial_folder
+from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, Run, VariantRecord
+from stampede.records.summary import ErrorRow, Estimate, Summary, TrialValidity, Validity
+from stampede.report.screen import screen_lines
+from stampede.report.terminal import print_tables
+from stampede.service.trying import print_best_way
+from stampede.theory.model import Class, Closed, Constant, WorkStep
+from tests.measuring import rows_of
+from tests.synthetic import BEGAN, Request, lines, make_run
+from tests.wrong import listed
+
+
+def own_points(folder: Path, requests: list[Request], served: str) -> None:
+    """Write the points of requests as k6/user-service.js does, and what the wrapper noted."""
+    folder.mkdir(parents=True)
+    kept = ("id", "status", "error", "blocked_ms", "connecting_ms")
+    with gzip.open(folder / "points.json.gz", "wt") as file:
+        for line in lines(requests):
+            if "metadata" in line["data"]:
+                known = line["data"]["metadata"]
+                line["data"]["metadata"] = {name: value for name, value in known.items() if name in kept}
+            file.write(json.dumps(line) + "\n")
+    (folder / "served-gunicorn-1.csv").write_text(served)
+
+
+def test_who_served_comes_from_the_worker(tmp_path: Path) -> None:
+    requests = [
+        Request(service_time_ms=100, overhead_ms=50),
+        Request(service_time_ms=10),
+        Request(error="status 500", status=500),
+    ]
+    served = "began,1-1,box:7,71,99,1000.5\nbegan,1-3,box:8,81,,1001\nended,1-1,,,,1000.6\nended,1-3,,,,1001.25\n"
+    own_points(tmp_path / "trial", requests, served)
+
+    write_requests(tmp_path / "trial", "today", "own", 1)
+
+    found = duckdb.read_parquet(str(tmp_path / "trial" / "requests.parquet"))
+    rows = rows_of(
+        found, "SELECT id, worker, thread, connection, service_time_ms, overhead_ms, error FROM requests ORDER BY id"
+    )
+    assert rows == [
+        ("1-1", "box:7", 71, "99", pytest.approx(100, abs=0.01), pytest.approx(50, abs=0.01), None),
+        ("1-2", None, None, None, 0.0, None, "no worker of the application answered"),
+        ("1-3", "box:8", 81, None, pytest.approx(250, abs=0.01), None, "status 500"),
+    ]
+
+
+def test_notes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    own_points(tmp_path / "trial", [Request()], "began,1-1,box:7,many,,soon\n")
+
+    with pytest.raises(UnreadablePoints, match=r"served-\*.csv cannot be read: "):
+        write_requests(tmp_path / "trial", "today", "own", 1)
+
+
+def row(variant: str, request_class: str | None, metric: str, stat: str, *values: float) -> Estimate:
+    """Return a row of a summary, with the extremes of the trials as its interval."""
+    middle = sorted(values)[len(values) // 2]
+    return Estimate(
+        variant=variant, load="own", request_class=request_class, metric=metric, stat=stat, unit=unit(metric, stat),
+        published=None, predicted=None, measured=middle, low=min(values), high=max(values), n=100, trials=len(values),
+        values=dict(enumerate(values, start=1)),
+    )  # fmt: skip
+
+
+def of_today(*told: str) -> list[Estimate]:
+    """Return rows of today's way, each written as class (-: all), metric, statistic, and a value for each trial."""
+    parts = [line.split() for line in told]
+    return [
+        row(TODAY, None if name == "-" else name, metric, stat, *map(float, values))
+        for name, metric, stat, *values in parts
+    ]
+
+
+def summary_of(*rows: Estimate, **further: object) -> Summary:
+    return Summary.of_nothing("mine").model_copy(update={"rows": list(rows), **further})
+
+
+DOUBTED = TrialValidity(
+    variant=TODAY, load="mix", trial=1, verdict="suspect",
+    reasons=["the load generator waited for a processor 0.11 s in every second of the load, so it sent requests late"],
+)  # fmt: skip
+VALID = TrialValidity(variant=TODAY, load="mix", trial=1, verdict="valid", reasons=[])
+
+
+def run_of(tmp_path: Path, requests: list[Request], **settings: object) -> Run:
+    """Write a run of two workers with a thread each, and return its record."""
+    variant = VariantRecord(name=TODAY, workers=2, settings={"workers": 2, "threads": 1} | settings)
+    return read_run(make_run(tmp_path / "run", {TODAY: requests}, variants=[variant]))
+
+
+Diagnose = Callable[..., Diagnosis]
+
+
+@pytest.fixture(scope="module")
+def diagnosed(tmp_path_factory: pytest.TempPathFactory) -> Diagnose:
+    """A function that returns the diagnosis of requests, and of rows as of_today has them."""
+
+    @cache
+    def written(*requests: Request, **settings: object) -> tuple[Run, Path]:
+        folder = tmp_path_factory.mktemp("own")
+        run, trial = run_of(folder, [*requests], **settings), trial_folder(folder / "run", TODAY, "mix", 1)
+        write_requests(trial, TODAY, "mix", 1)
+        return run, trial
+
+    def diagnosis(
+        *rows: str, requests: Sequence[Request] = (Request(),), of_variant: dict[str, object] | None = None,
+        loops: Loops = NO_LOOPS, alone_ms: dict[str, float] | None = None,
+        busy: float | None = None, errors: Sequence[ErrorRow] = (), **settings: object,
+    ) -> Diagnosis:  # fmt: skip
+        run, trial = written(*requests, **settings)
+        run = run.model_copy(update={"variants": [run.variants[0].model_copy(update=of_variant)]})
+        with opened([trial]) as read:
+            summary = summary_of(*of_today(*rows), errors=[*errors])
+            return diagnose(summary, run, read, loops, alone_ms or {}, busy)
+
+    return diagnosis
+
+
+NO_LOOPS = Loops([], 0.0)
+COMPUTES = ("- processor per_request {}", "- throughput per_second 40")
+WELL_SERVED = ("home overhead p99 4",)
+LATE = ("home overhead p99 400", "home overhead p50 100", "home response_time p50 130", "home avoidable_wait share 0")
+LATE_PAGES = ("page overhead p90 4000", "page overhead p50 2990", "page response_time p50 3000")
+BLOCKED = ("light overhead p99 890", "light overhead p50 1", "light response_time p50 11",
+           "light avoidable_wait share 0.4 0.5 0.6", "light avoidable_wait max 890")  # fmt: skip
+CROWDED = (Request(service_time_ms=1000, request_class="heavy", worker="box:1"),
+           Request(service_time_ms=10, overhead_ms=890, waits_ms=890, sent_s=0.1, worker="box:1"),
+           Request(service_time_ms=10, worker="box:2", sent_s=0.2))  # fmt: skip
+"""One worker of one thread gets a heavy request and a light one; another worker gets only a light one."""
+BESIDE = (
+    Request(service_time_ms=3000, request_class="search", worker="box:1"),
+    *[Request(2500, 5, "page", worker="box:1", sent_s=0.1, waits_ms=2500)] * 3,
+)
+"""Of the eight threads of a worker, one computes while three pages wait."""
+ONE_OF_EIGHT: dict[str, Any] = {
+    "requests": BESIDE,
+    "workers": 1,
+    "threads": 8,
+    "of_variant": {"workers": 1, "threads": 8},
+}
+PAGES = [Request(service_time_ms=10, request_class="page", worker="box:1", sent_s=0.5 + n / 10) for n in range(20)]
+SLOW_PAGE = {"requests": (Request(request_class="page", service_time_ms=50),)}
+EVENT_LOOP = {"threads": None}
+SLOW_LOOP: dict[str, Any] = {"alone_ms": {"page": 2.0}, **SLOW_PAGE, **EVENT_LOOP}
+STACKS = [
+    Stack("loop", "computes", "", "checker.py:31 check_all", "", 6.0),
+    Stack("loop", "waits", "chart", "app.py:14 chart", "time.sleep", 3.0),
+    Stack("loop", "waits", "chart", "app.py:15 chart", "time.sleep", 0.5),
+    Stack("gc", "", "", "app.py:31 close", "gc.collect", 3.0),
+    Stack("gc", "", "", "", "", 1.0),
+    Stack("", "pool", "page", "app/db.py:12 rows", "sqlalchemy.pool.impl.QueuePool.get", 9.2),
+    Stack("", "waits", "page", "app/db.py:14 rows", "time.sleep", 0.8),
+    Stack("", "computes", "page", "app/db.py:16 rows", "", 9.0),
+    Stack("pool thread", "waits", "", "app.py:10 send_mail", "time.sleep", 40.0),
+]
+OF_PAGE = [stack for stack in STACKS if not stack.of]
+POOLS = [FullPool("pool", 40, 10.0, 0.03), FullPool("pool", 40, 2.0, 0.01), FullPool("executor", 6, 0.1)]
+
+
+def streams(*workers: int) -> list[Request]:
+    """Return pages beside a stream of each of these workers."""
+    return [*(Request(service_time_ms=5000, request_class="stream", worker=f"box:{worker}", sent_s=0.01 * place)
+              for place, worker in enumerate(workers)), *PAGES]  # fmt: skip
+
+
+def now_and_then(kind: str, called: str) -> dict[str, Any]:
+    """Return pages of which one in five takes long, and where."""
+    pages = tuple(Request(1, 2 if n % 5 else 900, "page", sent_s=n) for n in range(20))
+    stacks = [Stack("", kind, "page", "app.py:13 top", called, 3.0)]
+    return {"requests": pages, "alone_ms": {"page": 2.0}, "loops": Loops([], 20.0, (), stacks), **EVENT_LOOP}
+
+
+def computing(per_request_ms: float) -> tuple[str, ...]:
+    """Return rows of requests that compute for so long, of which 40 come in a second."""
+    return tuple(line.format(per_request_ms) for line in COMPUTES)
+
+
+DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "well": (("home overhead p99 4 5 6", "home response_time p50 30", "home avoidable_wait share 0 0.001"), {}),
+    "a shared socket": (BLOCKED, {"requests": CROWDED}),
+    "sockets of their own": (BLOCKED, {"requests": CROWDED, "of_variant": {"accept": "per-worker"}}),
+    "a balancer": (BLOCKED, {"requests": CROWDED, "workers": 1, "replicas": 2}),
+    "one stream": ((*LATE_PAGES, "page avoidable_wait share 0.5"), {"requests": streams(1)}),
+    "two streams": ((*LATE_PAGES, "page avoidable_wait share 0.5"), {"requests": streams(1, 1)}),
+    "too few threads": (LATE, {}),
+    "late while workers compute": ((*LATE, *computing(50)), {}),
+    "one process computes": ((*WELL_SERVED, *computing(25)), {"of_variant": {"workers": 1}}),
+    "two processes compute": ((*WELL_SERVED, *computing(40)), {}),
+    "eight processes compute": ((*WELL_SERVED, *computing(40)), {"of_variant": {"workers": 8}}),
+    "a limit of half a core": ((*LATE, *computing(12)), {"cpus": 0.5}),
+    "bursts that a limit keeps": ((*LATE, "- throttled share 0.3", *computing(6)), {"cpus": 1}),
+    "one process computes little": ((*WELL_SERVED, *computing(10)), {"of_variant": {"workers": 1}}),
+    "an event loop": (("home overhead p99 400", "home overhead p50 1", "home response_time p50 30"), EVENT_LOOP),
+    "a loop that goes on": (("home overhead p99 400", "home overhead p50 1", "home response_time p50 30"),
+                            {"loops": Loops([], 20.0), **EVENT_LOOP}),
+    "a loop that the collector holds": (("home overhead p99 400", "home overhead p50 1", "home response_time p50 30"), {
+        "loops": Loops([], 20.0, (), [Stack("gc", "", "", "app.py:31 close", "gc.collect", 9.0),
+                                      Stack("loop", "waits", "home", "app.py:22 close", "Event.wait", 1.0)]),
+        **EVENT_LOOP}),
+    "a loop that blocks": (WELL_SERVED, {"loops": Loops(
+        [Held("held", 10, 1.0, 0.1), Held("computed", 1, 0.1, 0.2)], 20.0), **EVENT_LOOP}),
+    "a loop that computes": (WELL_SERVED, {"loops": Loops(
+        [Held("held", 10, 1.0, 0.1), Held("computed", 15, 3.0, 0.2)], 20.0), **EVENT_LOOP}),
+    "a rare hold": (WELL_SERVED, {"loops": Loops([Held("held", 1, 0.5, 0.5)], 40.0), **EVENT_LOOP}),
+    "a hub": (WELL_SERVED, {"loops": Loops([Held("held", 1, 5.0, 5.0)], 20.0), "server": "gunicorn-gevent",
+                            **EVENT_LOOP}),
+    "slower together": (("page overhead p99 1", *computing(5)), {"alone_ms": {"page": 10.0}, **SLOW_PAGE}),
+    "little slower together": (("page overhead p99 1", *computing(5)), {"alone_ms": {"page": 45.0}, **SLOW_PAGE}),
+    "who knows how busy": (("page overhead p99 1",), {"alone_ms": {"page": 10.0}, **SLOW_PAGE}),
+    "as much slower as computing": (("page overhead p99 1", *computing(25)), {"alone_ms": {"page": 20.0}, **SLOW_PAGE}),
+    "a full pool": (("page overhead p99 1", *computing(1)), {"alone_ms": {"page": 2.0}, "loops": Loops([], 20.0, POOLS),
+                                                       **SLOW_PAGE, **EVENT_LOOP}),
+    "a pool full of other work": (WELL_SERVED, {
+        "loops": Loops([], 20.0, [FullPool("pool", 40, 10.0, 0.03, at_work=11.4)]), **EVENT_LOOP}),
+    "a pool that is seldom full": (("page overhead p99 1",), {"loops": Loops([], 1000.0, POOLS), **SLOW_PAGE}),
+    "a pool beside the lock": (WELL_SERVED, {"loops": Loops(
+        [Held("locked", 3, 1.0, 0.3)], 10.0, [FullPool("pool", 40, 8.0)]), **EVENT_LOOP}),
+    "a busy machine": (("page overhead p99 1", *computing(2)), {"alone_ms": {"page": 10.0}, "busy": 0.95, **SLOW_PAGE}),
+    "much output": (("page overhead p99 1", "- output per_request 1e6", *computing(2)),
+                    {"alone_ms": {"page": 10.0}, "busy": 0.95, **SLOW_PAGE}),
+    "late on a busy machine": (("page overhead p99 400", "page response_time p50 30", *computing(2)),
+                               {"busy": 0.95, **SLOW_PAGE}),
+    "late loop of a busy machine": (("page overhead p99 400", "page response_time p50 30", *computing(2)),
+                                    {"busy": 0.95, **SLOW_PAGE, **EVENT_LOOP}),
+    "workers that are replaced": (("home overhead p99 4000", "- throughput per_second 50"), {"of_variant": {
+        "workers": 4, "elastic": True,
+        "settings": {"workers": 4, "threads": 5, "max_requests": 200, "max_requests_jitter": 10}}}),
+    "a lock that a thread keeps": ((*LATE_PAGES, *computing(5)), {**ONE_OF_EIGHT, "loops": Loops([], 10.0, (), [
+        Stack("", "computes", "search", "app.py:12 search", "re.match", 2.0)])}),
+    "waits beside free threads": ((*LATE_PAGES, *computing(5)), ONE_OF_EIGHT),
+    "a lock now and then": ((*WELL_SERVED, *computing(5)), now_and_then("lock", "with lock")),
+    "a pool of threads now and then": (
+        (*WELL_SERVED, *computing(5)), now_and_then("waits", "concurrent.futures._base.Future.result")),
+    "a database now and then": ((*WELL_SERVED, *computing(5)), now_and_then("waits", "db.execute")),
+    "sleeps now and then": ((*WELL_SERVED, *computing(5)), now_and_then("waits", "time.sleep")),
+    "streams on a busy machine": (("page overhead p90 4000", "page response_time p50 30", *computing(2)),
+                                  {"busy": 0.95, "requests": streams(1, 2)}),
+    "streams that compute on a busy machine": (
+        ("page overhead p90 4000", "page response_time p50 30", "- processor per_request 300",
+         "- throughput per_second 2"), {"busy": 0.95, "requests": streams(1, 2)}),
+    "waits inside on a busy machine": (("page overhead p99 90", "page overhead p50 1", *computing(2)),
+                                       {"busy": 0.95, "alone_ms": {"page": 10.0}, **SLOW_PAGE}),
+    "waits for a busy machine": (("page overhead p99 90", "page overhead p50 30", *computing(2)),
+                                 {"busy": 0.95, "alone_ms": {"page": 10.0}, **SLOW_PAGE}),
+    "a loop that explains little": (WELL_SERVED, {
+        "loops": Loops([Held("held", 9, 3.0, 0.5, 0.001)], 20.0), **SLOW_LOOP}),
+    "a loop on busy processors": ((*WELL_SERVED, *computing(48)), {
+        "loops": Loops([Held("computed", 30, 9.0, 0.3)], 10.0), "server": "uvicorn", **EVENT_LOOP}),
+    "a hub on busy processors": ((*WELL_SERVED, *computing(48)), {
+        "loops": Loops([Held("computed", 30, 9.0, 0.3)], 10.0), "server": "gunicorn-gevent", **EVENT_LOOP}),
+    "a pool on busy processors": ((*WELL_SERVED, *computing(48)), {
+        "loops": Loops([], 10.0, [FullPool("pool", 40, 8.0)]), "server": "uvicorn", **EVENT_LOOP}),
+    "an executor on busy processors": ((*WELL_SERVED, *computing(48)), {
+        "loops": Loops([], 10.0, [FullPool("executor", 6, 8.0)]), "server": "uvicorn", **EVENT_LOOP}),
+    "lines that hold a loop": (WELL_SERVED, {
+        "loops": Loops([Held("held", 9, 5.0, 0.5, 0.04)], 20.0, (), STACKS), **SLOW_LOOP}),
+    "lines that keep the lock": (WELL_SERVED, {
+        "loops": Loops([Held("collected", 9, 4.0, 0.5, 0.04)], 20.0, (), STACKS), **SLOW_LOOP}),
+    "a line that calls the collector": (WELL_SERVED, {"loops": Loops([], 20.0, (), STACKS), **EVENT_LOOP}),
+    "a line of a pool": (WELL_SERVED, {
+        "loops": Loops([], 20.0, [FullPool("pool", 40, 9.0, 0.04)], STACKS[-1:]), **SLOW_LOOP}),
+    "a line of a pool of connections": ((*WELL_SERVED, *computing(1)), {
+        "loops": Loops([], 20.0, (), OF_PAGE), **SLOW_LOOP}),
+    "a line beside too few threads": (
+        ("page overhead p99 400", "page overhead p50 100", "page response_time p50 130"),
+        {"loops": Loops([], 20.0, (), OF_PAGE), **SLOW_LOOP, "threads": 1}),
+}  # fmt: skip
+
+
+def test_each_limit_is_named_with_its_requests_and_what_helps(diagnosed: Diagnose) -> None:
+    """No cure is advised that cannot help, and nothing is blamed that was not seen."""
+    found = {name: diagnosed(*rows, **of) for name, (rows, of) in DIAGNOSES.items()}
+
+    assert all(
+        one.alarm == bool(one.bottlenecks or one.sentences[-1].startswith("In doubt: ")) for one in found.values()
+    )
+    first: dict[str, str] = {}  # each sentence stands here once
+    assert listed(
+        f"{name}: {', '.join(f'{limit.limit} {limit.requests}' for limit in one.bottlenecks)}: "
+        f"{' '.join(said if first.setdefault(said, name) == name else '…' for said in one.sentences)}"
+        for name, one in found.items()
+    ) == snapshot("""\
+well: : No request waits for a worker noticeably. How long an answer takes is up to the application.
+a shared socket: avoidable-wait ['light']: 50.0% (40.0% to 60.0%) of the light requests waited for a busy
+    worker while another worker had a free thread, for up to 0.89 s. While they waited, these requests held
+    the threads of their worker: heavy for 100.0% of the time. The cause is how workers accept connections: a
+    busy worker takes a connection from the shared socket, and no other worker can take it back.
+sockets of their own: avoidable-wait ['light']: 50.0% (40.0% to 60.0%) of the light requests waited for a busy
+    worker while another worker had a free thread, for up to 0.89 s. While they waited, these requests held
+    the threads of their worker: heavy for 100.0% of the time. The cause is how workers accept connections:
+    each worker has its own listening socket, and the kernel chooses a socket without knowing which worker has
+    a free thread.
+a balancer: avoidable-wait ['light']: 50.0% (40.0% to 60.0%) of the light requests waited for a busy worker
+    while another worker had a free thread, for up to 0.89 s. While they waited, these requests held the
+    threads of their worker: heavy for 100.0% of the time. The cause is the balancer: it passes requests to a
+    worker without knowing which worker has a free thread.
+one stream: avoidable-wait ['page']: 50.0% of the page requests waited for a busy worker while another worker
+    had a free thread. The cause is how workers accept connections: a busy worker takes a connection from the
+    shared socket, and no other worker can take it back.
+two streams: avoidable-wait ['page'], threads ['page']: … Even if all threads took requests from one queue,
+    one in ten of the page requests would wait for 4.3 s or more, so 2 requests at a time are too few for this
+    load.
+too few threads: threads ['home']: One in a hundred of the home requests loses 400 ms or more before its work
+    begins: no worker had a free thread meanwhile, so 2 requests at a time are too few for this load.
+late while workers compute: processors ['home']: One in a hundred of the home requests loses 400 ms or more
+    before its work begins: the workers were computing meanwhile. The workers kept this machine's 2 processors
+    busy for 100.0% of the time. More threads or processes do not help; more processors do, and requests that
+    compute less.
+one process computes: processors []: The one worker process was computing for 100.0% of the time. A process
+    can use only one processor, and this machine has 2. More threads do not help; more processes do.
+two processes compute: processors []: The workers kept this machine's 2 processors busy for 80.0% of the time.
+    More threads or processes do not help; more processors do, and requests that compute less.
+eight processes compute: processors []: …
+a limit of half a core: processors ['home']: One in a hundred of the home requests loses 400 ms or more before
+    its work begins: the workers were computing meanwhile. The workers used 96.0% of their limit (cpus), which
+    is 0.5. More threads or processes do not help; a higher limit does, and requests that compute less.
+bursts that a limit keeps: processors ['home']: One in a hundred of the home requests loses 400 ms or more
+    before its work begins: the workers were computing meanwhile. The workers used 24.0% of their limit
+    (cpus), which is 1, and it kept them from computing for 30.0% of the time. More threads or processes do
+    not help; a higher limit does, and requests that compute less.
+one process computes little: : …
+an event loop: event-loop ['home']: One in a hundred of the home requests loses 400 ms or more before its work
+    begins: probably, the event loop of their worker was held up. A function that computes, or that blocks
+    instead of awaiting, holds up all requests of its worker.
+a loop that goes on: unknown ['home']: One in a hundred of the home requests loses 400 ms or more before its
+    work begins: the event loop of their worker went on meanwhile, and what held them up is not known. That
+    fits clients that send slowly or say nothing, C code that keeps the interpreter lock, and a limit of
+    connections (granian's backpressure, gunicorn's worker_connections).
+a loop that the collector holds: interpreter-lock ['home']: The garbage collector held all threads for 22.5%
+    of the time, called in app.py:31 close. After gc.freeze() at the end of the start, it looks at new objects
+    only. One in a hundred of the home requests loses 400 ms or more before its work begins. Functions that
+    compute, C code, and a garbage collector with many objects hold the lock in any thread; they belong into
+    other processes, or more workers share the lock among fewer requests.
+a loop that blocks: event-loop []: The event loops of the workers were held up for 2.8% of the time, for up to
+    0.20 s at once. Meanwhile, no other request of the worker went on. Calls that block belong into threads
+    (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into other
+    processes.
+a loop that computes: event-loop []: The event loops of the workers were held up for 10.0% of the time, for up
+    to 0.20 s at once. Meanwhile, no other request of the worker went on. Functions that compute belong into
+    other processes, such as those of a ProcessPoolExecutor; in threads, they keep the interpreter lock.
+a rare hold: : …
+a hub: event-loop []: The hubs of the workers were held up for 12.5% of the time, for up to 5.0 s at once.
+    Meanwhile, no other request of the worker went on. A driver that waits in C holds up all greenlets of its
+    worker. The cure is a driver that the greenlets know, or worker_class gthread with threads.
+slower together: inside ['page']: Under this load, the page requests are at work for 51.2 ms (alone: 10.0 ms).
+    The processors are not busy, so these requests wait inside the application: for a pool of connections or
+    threads, a database, a lock or another service.
+little slower together: : …
+who knows how busy: : …
+as much slower as computing: : …
+a full pool: thread-pool ['page']: For 30.0% of the time, all 40 threads of AnyIO's pool in a worker were
+    busy, and requests waited for a thread of the pool. FastAPI and Starlette run def end points there. Under
+    this load, the page requests are at work for 51.2 ms (alone: 2.0 ms). Make quick end points async def,
+    raise total_tokens of anyio.to_thread.current_default_thread_limiter(), or start more workers.
+a pool full of other work: thread-pool []: For 25.0% of the time, all 40 threads of AnyIO's pool in a worker
+    were busy, and requests waited for a thread of the pool. FastAPI and Starlette run def end points there.
+    Meanwhile, only 11 requests were at work in a worker on average, so most threads worked on something else,
+    such as background tasks, which run after the answer. Take this work out of the pool: into a queue with
+    workers of its own, or into async functions. Make quick end points async def, raise total_tokens of
+    anyio.to_thread.current_default_thread_limiter(), or start more workers.
+a pool that is seldom full: : …
+a pool beside the lock: interpreter-lock [], thread-pool []: For 5.0% of the time, and for up to 0.30 s at
+    once, the event loops of the workers did not go on because other threads of the process kept Python's
+    interpreter lock. Functions that compute, C code, and a garbage collector with many objects hold the lock
+    in any thread; they belong into other processes, or more workers share the lock among fewer requests. For
+    40.0% of the time, all 40 threads of AnyIO's pool in a worker were busy, and requests waited for a thread
+    of the pool. FastAPI and Starlette run def end points there. While threads compute, a larger pool does not
+    help. Make quick end points async def, so that they need no thread.
+a busy machine: : In doubt: the machine was 95% busy during the load, but the workers used only 0.08 of its 2
+    processors. The other 1.8 went to the load generator, the engine or other programs, so this run cannot
+    tell whether requests wait inside the application. Measure again on a machine that is not busy.
+much output: output []: The workers write 1.0 MB a request to their output, 40.0 MB a second. The engine reads
+    and stores all of it, which takes processor time, and a worker that writes faster than the engine reads
+    waits meanwhile. Log less, and measure again. In doubt: the machine was 95% busy during the load, but the
+    workers used only 0.08 of its 2 processors. The other 1.8 went to the engine, which handles the output,
+    and to other programs. Measure again on a machine that is not busy.
+late on a busy machine: : In doubt: the machine was 95% busy during the load, but the workers used only 0.08
+    of its 2 processors. The other 1.8 went to the load generator, the engine or other programs, so this run
+    cannot tell whether requests wait inside the application. One in a hundred of the page requests loses 400
+    ms or more before its work begins, perhaps because the machine was busy. Measure again on a machine that
+    is not busy.
+late loop of a busy machine: : …
+workers that are replaced: threads ['home']: One in a hundred of the home requests loses 4.0 s or more before
+    its work begins: no worker had a free thread meanwhile, because workers were replaced, or 20 requests at a
+    time are too few for this load. max_requests replaces each worker after 200 to 210 requests: at the
+    measured rate, all 4 workers about every 16.4 s, and at nearly the same moment, because the jitter is only
+    10. Waits while workers are replaced are in these numbers.
+a lock that a thread keeps: interpreter-lock ['page']: One in ten of the page requests loses 2.5 s or more
+    before its work begins: their worker had a free thread but other threads of the process kept Python's
+    interpreter lock. 100% of what long requests and other threads compute is in re.match (app.py:12 search).
+    Functions that compute, C code, and a garbage collector with many objects hold the lock in any thread;
+    they belong into other processes, or more workers share the lock among fewer requests.
+waits beside free threads: unknown ['page']: One in ten of the page requests loses 2.5 s or more before its
+    work begins: their worker had a free thread meanwhile, and what held them up is not known. That fits
+    clients that send slowly or say nothing, C code that keeps the interpreter lock, and a limit of
+    connections (granian's backpressure, gunicorn's worker_connections).
+a lock now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901 ms
+    or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: for a
+    lock or a limiter, which others hold. 100% of the waits inside page are in with lock (app.py:13 top).
+a pool of threads now and then: inside ['page']: Under this load, one in ten of the page requests is at work
+    for 901 ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the
+    application: for a pool of threads or processes, which is too small, or whose work waits itself. 100% of
+    the waits inside page are in Future.result (app.py:13 top).
+a database now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901
+    ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application:
+    for a pool of connections or threads, a database, a lock or another service. 100% of the waits inside page
+    are in db.execute (app.py:13 top).
+sleeps now and then: : …
+streams on a busy machine: threads ['page']: … …
+streams that compute on a busy machine: : In doubt: the machine was 95% busy during the load, but the workers
+    used only 0.60 of its 2 processors. The other 1.3 went to the load generator, the engine or other
+    programs, so this run cannot tell whether requests wait inside the application. One in ten of the page
+    requests loses 4.0 s or more before its work begins, perhaps because the machine was busy. Measure again
+    on a machine that is not busy.
+waits inside on a busy machine: inside ['page']: Under this load, the page requests are at work for 51.2 ms
+    (alone: 10.0 ms). They lack a processor for far less than this, so these requests wait inside the
+    application: for a pool of connections or threads, a database, a lock or another service. In doubt: the
+    machine was 95% busy during the load, but the workers used only 0.08 of its 2 processors. The other 1.8
+    went to the load generator, the engine or other programs. One in a hundred of the page requests loses 90.0
+    ms or more before its work begins, perhaps because the machine was busy. Measure again on a machine that
+    is not busy.
+waits for a busy machine: : In doubt: the machine was 95% busy during the load, but the workers used only 0.08
+    of its 2 processors. The other 1.8 went to the load generator, the engine or other programs, so this run
+    cannot tell whether requests wait inside the application. One in a hundred of the page requests loses 90.0
+    ms or more before its work begins, perhaps because the machine was busy. Measure again on a machine that
+    is not busy.
+a loop that explains little: event-loop []: The event loops of the workers were held up for 7.5% of the time,
+    for up to 0.50 s at once. Meanwhile, no other request of the worker went on. Calls that block belong into
+    threads (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into
+    other processes. This explains 2.0% of the time that requests lose; the rest is not explained.
+a loop on busy processors: processors [], event-loop []: The workers kept this machine's 2 processors busy for
+    96.0% of the time. More threads or processes do not help; more processors do, and requests that compute
+    less. The event loops of the workers were held up for 45.0% of the time, for up to 0.30 s at once.
+    Meanwhile, no other request of the worker went on. In other processes, such as those of a
+    ProcessPoolExecutor, functions that compute would not hold up the other requests, but the processors would
+    be as busy.
+a hub on busy processors: processors [], event-loop []: … The hubs of the workers were held up for 45.0% of
+    the time, for up to 0.30 s at once. Meanwhile, no other request of the worker went on. A function that
+    computes holds up all greenlets of its worker. In other processes, or in the threads of worker_class
+    gthread, it would let the other requests go on, but the processors would be as busy.
+a pool on busy processors: processors [], thread-pool []: … …
+an executor on busy processors: processors [], thread-pool []: … For 40.0% of the time, all 6 threads of
+    asyncio's default executor in a worker were busy, and calls of asyncio.to_thread or run_in_executor waited
+    for a thread. While threads compute, a larger pool does not help. What only waits needs no thread.
+lines that hold a loop: event-loop [], interpreter-lock []: The event loops of the workers were held up for
+    12.5% of the time, for up to 0.50 s at once. Meanwhile, no other request of the worker went on. 63% of
+    this time is spent in checker.py:31 check_all, called by no request. 32% of this time is spent in
+    time.sleep (app.py:14 chart), called by requests of chart. Calls that block belong into threads
+    (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into other
+    processes. The garbage collector held all threads for 10.0% of the time, called in app.py:31 close. After
+    gc.freeze() at the end of the start, it looks at new objects only. Functions that compute, C code, and a
+    garbage collector with many objects hold the lock in any thread; they belong into other processes, or more
+    workers share the lock among fewer requests.
+lines that keep the lock: interpreter-lock []: For 10.0% of the time, and for up to 0.50 s at once, the event
+    loops of the workers did not go on because other threads of the process kept Python's interpreter lock.
+    The garbage collector held all threads for 10.0% of the time, called in app.py:31 close. After gc.freeze()
+    at the end of the start, it looks at new objects only. Functions that compute, C code, and a garbage
+    collector with many objects hold the lock in any thread; they belong into other processes, or more workers
+    share the lock among fewer requests.
+a line that calls the collector: interpreter-lock []: …
+a line of a pool: thread-pool []: For 22.5% of the time, all 40 threads of AnyIO's pool in a worker were busy,
+    and requests waited for a thread of the pool. FastAPI and Starlette run def end points there. 100% of the
+    time of its threads is spent in time.sleep (app.py:10 send_mail). Make quick end points async def, raise
+    total_tokens of anyio.to_thread.current_default_thread_limiter(), or start more workers.
+a line of a pool of connections: inside ['page']: Under this load, the page requests are at work for 51.2 ms
+    (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: for a pool of
+    connections, which is smaller than the requests at work need. 92% of the waits inside page are in
+    QueuePool.get (app/db.py:12 rows).
+a line beside too few threads: threads ['page']: One in a hundred of the page requests loses 400 ms or more
+    before its work begins: no worker had a free thread meanwhile, so 2 requests at a time are too few for
+    this load. 92% of the waits inside page are in QueuePool.get (app/db.py:12 rows). More threads would wait
+    there, too. This explains 0.0% of the time that requests lose; the rest is not explained.
+""")
+
+
+def test_a_diagnosis_is_kept_with_its_limits(tmp_path: Path) -> None:
+    limit = Bottleneck(limit="threads", requests=["home"], numbers={"threads": 4}, sentences=["They are few."])
+    assert read_diagnosis(tmp_path) is None
+    write_diagnosis(tmp_path, Diagnosis(alarm=True, sentences=["They are few."], bottlenecks=[limit]))
+    kept = read_diagnosis(tmp_path)
+
+    assert kept
+    assert kept.sentences == ["They are few."]
+    assert kept.bottlenecks == [limit.model_copy(update={"sentences": []})]
+
+
+def loops_of(
+    tmp_path: Path, requests: list[Request], *notes: tuple[str, str, int, float, float],
+    alone_ms: dict[str, float] | None = None, stacks: Sequence[tuple[str, str, float, float]] = (),
+    further: Sequence[str] = (),
+) -> Loops:  # fmt: skip
+    """Return what the workers noted: what, the worker, threads, for how long, and when, in seconds of the load."""
+    run_of(tmp_path, requests, threads=None)
+    write_requests(trial := trial_folder(tmp_path / "run", TODAY, "mix", 1), TODAY, "mix", 1)
+    (trial / "served-gunicorn-1.csv").write_text("".join(
+        f"{what},,{worker},{threads},{seconds},{BEGAN.timestamp() + at_s}\n"
+        for what, worker, threads, seconds, at_s in notes
+    ) + "".join(
+        f"stack,{seen},{worker},,{seconds},{BEGAN.timestamp() + at_s}\n" for seen, worker, seconds, at_s in stacks
+    ) + "".join(further))  # fmt: skip
+    with opened([trial]) as rows:
+        return read_held(rows, tmp_path / "run", summary_of(trials=[VALID]), TODAY, alone_ms or {})
+
+
+def test_no_sentence_of_a_diagnosis_is_cut_on_the_screen(diagnosed: Diagnose, tmp_path: Path) -> None:
+    """The remedy is at the end of the first finding. What does not fit is left out whole."""
+    run = run_of(tmp_path, [Request()])
+    pool_and_loop = Loops([Held("held", 9, 3.0, 0.5, 0.02)], 20.0, [FullPool("pool", 40, 9.0, 0.03, at_work=9.0)])
+    crowded: dict[str, Any] = {"busy": 0.95, "loops": pool_and_loop, **EVENT_LOOP}
+    cases = DIAGNOSES | {"much at once": ((*LATE, "- output per_request 1e6", *computing(2)), crowded)}
+    for rows, of in cases.values():
+        doubted = Validity(verdict="suspect", reasons=DOUBTED.reasons)
+        summary = summary_of(*of_today(*rows), trials=[DOUBTED], validity=doubted)
+        found = diagnosed(*rows, **of)
+
+        lines = [
+            line.plain
+            for line in screen_lines(
+                run, summary, "report.html", "stampede report --tables", section_of(run, summary, found)
+            )
+        ]
+
+        text = " ".join(line.strip() for line in lines)
+        assert len(lines) <= 24
+        assert "…" not in text
+        assert found.sentences[0] in text
+        assert DOUBTED.reasons[0] in text
+
+
+def test_the_cause_that_explains_most_comes_first_and_a_small_one_is_not_on_the_screen(
+    diagnosed: Diagnose, tmp_path: Path
+) -> None:
+    """The only request loses 48 ms of its 50 ms: 40 ms to the pool, and 2 or 1 ms to the loop."""
+    run = run_of(tmp_path, [Request()])
+
+    def found(pool_s: float, loop_s: float) -> Diagnosis:
+        loops = Loops([Held("held", 9, 3.0, 0.5, loop_s)], 20.0, [FullPool("pool", 40, 9.0, pool_s)])
+        return diagnosed(*WELL_SERVED, loops=loops, alone_ms={"page": 2.0}, **SLOW_PAGE, **EVENT_LOOP)
+
+    pool_first, loop_first, little = found(0.04, 0.003), found(0.003, 0.04), found(0.04, 0.001)
+
+    assert [each.limit for each in pool_first.bottlenecks] == ["thread-pool", "event-loop"]
+    assert [each.explains for each in pool_first.bottlenecks] == pytest.approx([0.8, 0.06], rel=0.05)
+    assert ["AnyIO's pool" in said for said in pool_first.sentences] == [True, False]
+    assert ["AnyIO's pool" in said for said in loop_first.sentences] == [False, True]
+    assert [each.limit for each in little.bottlenecks] == ["thread-pool", "event-loop"]
+    [_], [minor] = little.sentences, little.minor
+    assert "event loops of the workers were held up" in minor
+    summary = summary_of(trials=[VALID])
+    for diagnosis, shown in ((pool_first, True), (little, False)):
+        section = section_of(run, summary, diagnosis)
+        text = " ".join(
+            line.plain.strip()
+            for line in screen_lines(run, summary, "report.html", "stampede report --tables", section)
+        )
+        assert ("event loops of the workers were held up" in text) == shown
+        assert minor in [*section.answers, *section.minor]
+
+
+def test_a_hold_explains_what_requests_lost_meanwhile(tmp_path: Path) -> None:
+    """Of two requests of 10 ms, one waits 890 ms, 500 ms of them in a hold. Alone, one takes 4 ms."""
+    late = Request(service_time_ms=10, overhead_ms=890, waits_ms=890, worker="box:1", sent_s=1)
+    requests = [Request(service_time_ms=10, worker="box:1", sent_s=0), late]
+
+    loops = loops_of(tmp_path, requests, ("held", "box:1", 7, 0.5, 1.6), alone_ms={"light": 4.0})
+
+    assert [held.lost_s for held in loops.held] == [pytest.approx(0.5, abs=0.002)]
+
+
+def test_lines_of_code_are_read_from_the_stacks_of_the_load(tmp_path: Path) -> None:
+    """Of two classes with the same route, the larger class stands for both. Other workers and times do not count."""
+    requests = [Request(request_class=name, worker="box:1", sent_s=second)
+                for second, name in enumerate(["page", "page", "form", "job"])]  # fmt: skip
+    stacks = [
+        ("waits|/pages/<int:n>|shop.py:12 report → sqlalchemy.pool.impl.QueuePool._do_get", "box:1", 30.0, 1.0),
+        ("waits|/pages/<int:n>|shop.py:12 report → sqlalchemy.pool.impl.QueuePool._do_get", "box:1", 10.0, 2.0),
+        ("loop computes|(no request)|checker.py:31 check_all", "box:1", 1.0, 2.0),
+        ("pool thread lock|(pool)|(library) → with lock", "box:1", 1.0, 2.0),
+        ("gc|(all requests)|garbage collector; generation 2", "box:1", 0.5, 2.0),
+        ("waits|/job|(library) → asyncio.sleep", "box:1", 0.25, 2.0),
+        ("waits|/job|shop.py:1 job", "box:1", 9.0, -1.0),
+        ("waits|/job|shop.py:1 job", "box:2", 9.0, 2.0),
+    ]
+    routes = ("/pages/<int:n>", "/pages/<int:n>", "/pages/<int:n>", "/job")
+    ended = [
+        f"ended,1-{number},{route},0.1,0.0,{BEGAN.timestamp() + number}\n" for number, route in enumerate(routes, 1)
+    ]
+
+    found = loops_of(tmp_path, requests, stacks=stacks, further=ended).stacks
+
+    assert sorted(found) == [
+        Stack("", "waits", "job", "", "asyncio.sleep", 0.25),
+        Stack("", "waits", "page", "shop.py:12 report", "sqlalchemy.pool.impl.QueuePool._do_get", 40.0),
+        Stack("gc", "", "", "", "", 0.5),
+        Stack("loop", "computes", "", "checker.py:31 check_all", "", 1.0),
+        Stack("pool thread", "lock", "", "", "with lock", 1.0),
+    ]
+
+
+def test_the_line_that_keeps_the_processors_busy_is_named_with_one_thread_for_each_worker_too(
+    diagnosed: Diagnose,
+) -> None:
+    queries = Stack("", "computes", "home", "shop/views.py:12 books", "sqlite3.Cursor.execute", 8.0)
+
+    [said] = diagnosed(*WELL_SERVED, *computing(48), loops=Loops([], 20.0, (), [queries])).sentences
+
+    assert said.startswith(
+        "100% of what long requests and other threads compute is in Cursor.execute (shop/views.py:12"
+    )
+
+
+def test_a_line_that_calls_much_is_named_once_also_on_a_busy_machine(diagnosed: Diagnose) -> None:
+    """Such as a query for each row."""
+    calls = {"db.Cursor.execute": 5.0, "db.Row.get": 3.0, "": 1.5}
+    stacks = [Stack("", "computes", "home", "views.py:12 books", called, seconds) for called, seconds in calls.items()]
+    stacks.append(Stack("", "waits", "home", "views.py:9 books", "time.sleep", 0.5))
+
+    [said] = diagnosed(
+        *WELL_SERVED, *computing(2), busy=0.95, loops=Loops([], 20.0, (), stacks), alone_ms={"page": 10.0}
+    ).sentences
+
+    assert said.startswith("In doubt: ")
+    assert "95% of the time of long requests is spent in views.py:12 books, mostly Cursor.execute. Measure" in said
+    assert "time.sleep" not in said
+
+
+def test_functions_that_hold_up_event_loops_are_an_alarm(diagnosed: Diagnose, tmp_path: Path) -> None:
+    """Of ten seconds, the loop of one of two workers was held up for one. Notes of other times do not count."""
+    requests = [
+        Request(request_class="block", worker="box:1", sent_s=0.5),
+        Request(request_class="home", worker="box:1", sent_s=2),
+        Request(request_class="home", worker="box:2", sent_s=10.4),
+    ]
+    loops = loops_of(
+        tmp_path, requests, ("held", "box:1", 7, 0.9, 1.5), ("held", "box:1", 7, 0.1, 10.4),
+        ("held", "box:1", 7, 5.0, -0.5), ("held", "box:3", 7, 5.0, 10.4), ("locked", "box:2", 7, 1.0, 9.4),
+        ("locked", "box:2", 7, 1.0, 30.4),
+    )  # fmt: skip
+
+    found = diagnosed(*WELL_SERVED, loops=loops, requests=tuple(requests), threads=None)
+
+    assert {one.limit for one in found.bottlenecks} == {"event-loop", "interpreter-lock"}
+    said = " ".join(found.sentences)
+    assert "held up for 5.0% of the time, for up to 0.90 s at once" in said
+    assert "For 5.0% of the time, and for up to 1.0 s at once" in said
+
+
+def test_full_pools_are_read_from_the_notes_of_the_load(tmp_path: Path) -> None:
+    """A request that is at work for 1 s, while a pool is full for 1.5 s, half of this time."""
+    requests = [
+        Request(worker="box:1", sent_s=1), Request(service_time_ms=1000, worker="box:1", sent_s=2.25),
+        Request(worker="box:1", sent_s=10),
+    ]  # fmt: skip
+    found = loops_of(
+        tmp_path, requests, ("pool", "box:1", 40, 1.0, 3), ("pool", "box:1", 40, 0.5, 4),
+        ("pool", "box:1", 40, 1.0, 13.2), ("executor", "box:1", 6, 1.0, 3),
+    )  # fmt: skip
+
+    assert found.held == []
+    assert [(pool.what, pool.threads) for pool in found.pools] == [("executor", 6), ("pool", 40)]
+    assert [pool.total_s for pool in found.pools] == pytest.approx([1.0, 1.5])
+    assert [pool.at_work for pool in found.pools] == pytest.approx([0.75, 0.5], abs=0.01)
+
+
+def error(status: int) -> ErrorRow:
+    return ErrorRow(variant=TODAY, load="mix", trial=1, request_class="admin", error=f"status {status}", requests=7)
+
+
+@pytest.mark.parametrize(
+    ("rows", "ends"),
+    [
+        ([], "Nothing was measured of today's way to serve, so nothing else is said."),
+        (WELL_SERVED, "No request of the other classes waits for a worker noticeably. How long an answer takes is up "
+                      "to the application."),
+    ],
+)  # fmt: skip
+def test_requests_that_the_application_refuses_are_named(diagnosed: Diagnose, rows: Sequence[str], ends: str) -> None:
+    failed = ("admin failures share 1", "home failures share 0.25")
+
+    found = diagnosed(*failed, *rows, errors=[error(404)])
+
+    assert not found.alarm
+    assert found.sentences == [
+        "All admin requests failed (status 404). No time is measured of them; is the path right?",
+        "25.0% of the home requests failed (no reason given).", ends,
+    ]  # fmt: skip
+    assert diagnosed(failed[1], *WELL_SERVED).sentences[1].startswith("No request waits for a worker ")
+
+
+@pytest.mark.parametrize(
+    ("status", "asks"), [(404, "path"), (401, "token"), (403, "token"), (405, "method"), (500, "its log"),
+                         (503, "its log"), (418, "")],
+)  # fmt: skip
+def test_what_is_asked_of_a_failure_fits_its_status(diagnosed: Diagnose, status: int, asks: str) -> None:
+    said = diagnosed("admin failures share 1", errors=[error(status)]).sentences[0]
+
+    assert said.startswith(f"All admin requests failed (status {status}). No time is measured of them")
+    assert [word for word in ("path", "token", "method", "its log") if word in said] == ([asks] if asks else [])
+
+
+def test_requests_that_no_worker_began_are_not_blamed_on_the_application(tmp_path: Path) -> None:
+    """The server refuses what is above its limit, and the application fails what it began."""
+    run, trial = run_of(tmp_path, []), trial_folder(tmp_path / "run", TODAY, "mix", 1)
+    rmtree(trial)
+    failed = [Request(request_class=name, error="status 503", status=503) for name in ("page", "admin")]
+    now = BEGAN.timestamp()
+    own_points(trial, failed, f"began,1-2,box:7,7,,{now}\nended,1-2,,,,{now}\n")
+    write_requests(trial, TODAY, "mix", 1)
+    summary = summary_of(*of_today("admin failures share 1", "page failures share 1"),
+                         errors=[error(503), error(503).model_copy(update={"request_class": "page"})])  # fmt: skip
+
+    with opened([trial]) as rows:
+        admin, page, *_ = diagnose(summary, run, rows, NO_LOOPS, {}).sentences
+
+    assert "the application failed" in admin
+    assert "no worker began these requests" in page
+
+
+@pytest.mark.parametrize(
+    ("settings", "workers", "says"),
+    [
+        ({"max_requests": 200, "max_requests_jitter": 10}, 4,
+         "max_requests replaces each worker after 200 to 210 requests: at the measured rate, all 4 workers about every "
+         "16.4 s, and at nearly the same moment, because the jitter is only 10. Waits while workers are replaced are "
+         "in these numbers."),
+        ({"max_requests": 200, "max_requests_jitter": 200}, 4,
+         "max_requests replaces each worker after 200 to 400 requests: at the measured rate, all 4 workers about every "
+         "24.0 s. Waits while workers are replaced are in these numbers."),
+        ({"max_requests": 100}, 1,
+         "max_requests replaces each worker after 100 requests, at the measured rate about every 2.0 s. Waits while "
+         "workers are replaced are in these numbers."),
+        ({"max_requests": 0}, 4, ""),
+    ],
+)  # fmt: skip
+def test_how_often_workers_are_replaced_stands_beside_the_verdict(
+    settings: dict[str, object], workers: int, says: str
+) -> None:
+    assert " ".join(replacement_sentences(settings, 50.0, workers)) == says
+
+
+def test_a_run_that_is_interrupted_before_its_trial_says_nothing_of_the_service(tmp_path: Path) -> None:
+    """Such as while an application starts that never answers."""
+    (tmp_path / "run").mkdir()
+    load = LoadRecord(name="own", script=USER_SERVICE, duration="20s", settings={"CLASSES": "{}"})
+    run = make_run(
+        tmp_path / "run", {}, variants=[VariantRecord(name=TODAY, workers=2, settings={})], loads=[load],
+        order=[[TODAY, "own", "1"]], outcome="interrupted", reason="SIGINT",
+    )  # fmt: skip
+    not_measured = TrialValidity(variant=TODAY, load="own", trial=1, verdict="invalid", reasons=["not measured"])
+
+    writing.write_section(run, summary_of().model_copy(update={"trials": [not_measured]}))
+
+    diagnosis = read_diagnosis(run)
+    assert diagnosis is not None
+    assert "Nothing was measured of today's way" in " ".join(diagnosis.sentences)
+
+
+def test_ways_are_compared_by_response_times_if_requests_wait_at_work() -> None:
+    """Waits for a pool of threads are no overhead, because the requests count as at work meanwhile."""
+    rows = [
+        row(way, "home", metric, "p99", *values)
+        for way, metric, values in [
+            (TODAY, "overhead", (5, 6, 7)), ("more-workers", "overhead", (5, 6, 7)),
+            (TODAY, "response_time", (3000, 3050, 3100)), ("more-workers", "response_time", (20, 25, 30)),
+        ]
+    ]  # fmt: skip
+    found = Diagnosis(alarm=True, sentences=[], bottlenecks=[Bottleneck(limit="thread-pool")])
+
+    assert find_improvement(summary_of(*rows), None, [TODAY, "more-workers"]).best is None
+    best = find_improvement(summary_of(*rows), found, [TODAY, "more-workers"]).best
+    assert best is not None
+    assert best.name == "more-workers"
+
+
+@pytest.mark.parametrize(("limit", "best"), [((1000, 1001), False), ((5, 6), True)])
+def test_the_diagnosis_ends_with_what_to_do(
+    diagnosed: Diagnose, limit: tuple[float, ...], best: bool, tmp_path: Path
+) -> None:
+    load = OfferedLoad([Class("home", Closed(4), [WorkStep(Constant(1.0))])])
+    way = next(one for one in serving_options(load) if one.name == "limit-2x2")
+    tried = [replace(way, is_today=True), way]
+    rows = [
+        row(one.name, request_class, "overhead", "p99", *((1000, 1001) if one.name == TODAY else limit))
+        for one in tried for request_class in ("home", "report", "stream")
+    ]  # fmt: skip
+    console = Console(width=80, record=True, file=(tmp_path / "said").open("w"))
+    variants = [one.variant.record(one.name) for one in tried]
+    several = run_of(tmp_path, [Request()]).model_copy(update={"variants": variants})
+    of_home = "home response_time p50 30"
+    summary = summary_of(*rows, *of_today(of_home))
+    waits = [f"{name} overhead p99 1000 1001" for name in ("home", "report", "stream")]
+    diagnosis = diagnosed(*waits, of_home)
+    section = section_of(several, summary, diagnosis)
+
+    print_tables(console, several, summary, section)
+    print_best_way(console, summary, diagnosis, tried)
+
+    said, told = console.export_text(), "Better than today's, and the best that was tried: limit = threads."
+    screen = screen_lines(several, summary, "report.html", "stampede report --tables", section)
+    assert len(screen) <= 24
+    assert any(line.plain.startswith("limit = threads ") for line in screen)
+    assert max(map(len, said.splitlines())) <= 80
+    assert " ".join(said.split()).count("Lost outside the application, in ms") == 2
+    for line in (r"^limit = threads +2 x 2 ", r"^way +stream p99$", r"^today +1000 and 1001 "):
+        assert re.search(line, said, re.MULTILINE)
+    assert "makes no claims" not in said
+    assert "(each trial)" in " ".join(said.split())
+    assert [told in "\n".join(map(str, screen)), told in said, "worker_connections = 2" in said] == [best] * 3
+    assert ("Nothing that was tried is better than today's way to serve." in said) != best
