@@ -77,16 +77,13 @@ SYMPTOMS = {
         cures={
             "greenlets compute":
             "A function that computes holds up all greenlets of its worker. In other processes, or in the threads of "
-            "worker_class gthread, it would let the other requests go on",
+            "worker_class gthread, it would let the other requests go on.",
             "greenlets":
             "A driver that waits in C holds up all greenlets of its worker. The cure is a driver that the greenlets "
             "know, or worker_class gthread with threads.",
-            "computes, and no processor is free":
-            "In other processes, such as those of a ProcessPoolExecutor, functions that compute would not hold up the "
-            "other requests, but the processors would be as busy.",
-            "computes":
-            "Functions that compute belong into other processes, such as those of a ProcessPoolExecutor; in threads, "
-            "they keep the interpreter lock.",
+            "compute":
+            "In other processes, such as those of a ProcessPoolExecutor, functions that compute would let the other "
+            "requests go on; in threads, they keep the interpreter lock.",
             "": "Calls that block belong into threads (asyncio.to_thread; in FastAPI, def instead of async def), and "
             "functions that compute belong into other processes.",
         }),

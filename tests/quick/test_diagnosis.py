@@ -17,13 +17,14 @@ from rich.console import Console
 
 from stampede.advise.offered import OfferedLoad
 from stampede.advise.options import serving_options
-from stampede.diagnosis import writing
-from stampede.diagnosis.deaths import replacement_sentences
-from stampede.diagnosis.held import FullPool, Held, Loops, Stack, read_held
+from stampede.diagnosis import section
+from stampede.diagnosis.deaths import replacement_sentence
+from stampede.diagnosis.held import Held, Loops, Stack, read_held
 from stampede.diagnosis.improvement import find_improvement
 from stampede.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis, write_diagnosis
 from stampede.diagnosis.rules import diagnose
 from stampede.diagnosis.section import section_of
+from stampede.diagnosis.symptoms import Symptoms
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.records.folder import read_run, trial_folder
@@ -139,7 +140,7 @@ def diagnosed(tmp_path_factory: pytest.TempPathFactory) -> Diagnose:
         run = run.model_copy(update={"variants": [run.variants[0].model_copy(update=of_variant)]})
         with opened([trial]) as read:
             summary = summary_of(*of_today(*rows), errors=[*errors])
-            return diagnose(summary, run, read, loops, alone_ms or {}, busy)
+            return diagnose(Symptoms(summary, run, read, loops, alone_ms or {}, busy))
 
     return diagnosis
 
@@ -182,7 +183,7 @@ STACKS = [
     Stack("pool thread", "waits", "", "app.py:10 send_mail", "time.sleep", 40.0),
 ]
 OF_PAGE = [stack for stack in STACKS if not stack.of]
-POOLS = [FullPool("pool", 40, 10.0, 0.03), FullPool("pool", 40, 2.0, 0.01), FullPool("executor", 6, 0.1)]
+POOLS = [Held("pool", 10.0, 10.0, 0.03, 40), Held("pool", 2.0, 2.0, 0.01, 40), Held("executor", 0.1, 0.1, threads=6)]
 
 
 def streams(*workers: int) -> list[Request]:
@@ -195,7 +196,7 @@ def now_and_then(kind: str, called: str) -> dict[str, Any]:
     """Return pages of which one in five takes long, and where."""
     pages = tuple(Request(1, 2 if n % 5 else 900, "page", sent_s=n) for n in range(20))
     stacks = [Stack("", kind, "page", "app.py:13 top", called, 3.0)]
-    return {"requests": pages, "alone_ms": {"page": 2.0}, "loops": Loops([], 20.0, (), stacks), **EVENT_LOOP}
+    return {"requests": pages, "alone_ms": {"page": 2.0}, "loops": Loops([], 20.0, stacks), **EVENT_LOOP}
 
 
 def computing(per_request_ms: float) -> tuple[str, ...]:
@@ -222,27 +223,27 @@ DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "a loop that goes on": (("home overhead p99 400", "home overhead p50 1", "home response_time p50 30"),
                             {"loops": Loops([], 20.0), **EVENT_LOOP}),
     "a loop that the collector holds": (("home overhead p99 400", "home overhead p50 1", "home response_time p50 30"), {
-        "loops": Loops([], 20.0, (), [Stack("gc", "", "", "app.py:31 close", "gc.collect", 9.0),
+        "loops": Loops([], 20.0, [Stack("gc", "", "", "app.py:31 close", "gc.collect", 9.0),
                                       Stack("loop", "waits", "home", "app.py:22 close", "Event.wait", 1.0)]),
         **EVENT_LOOP}),
     "a loop that blocks": (WELL_SERVED, {"loops": Loops(
-        [Held("held", 10, 1.0, 0.1), Held("computed", 1, 0.1, 0.2)], 20.0), **EVENT_LOOP}),
+        [Held("held", 1.0, 0.1), Held("computed", 0.1, 0.2)], 20.0), **EVENT_LOOP}),
     "a loop that computes": (WELL_SERVED, {"loops": Loops(
-        [Held("held", 10, 1.0, 0.1), Held("computed", 15, 3.0, 0.2)], 20.0), **EVENT_LOOP}),
-    "a rare hold": (WELL_SERVED, {"loops": Loops([Held("held", 1, 0.5, 0.5)], 40.0), **EVENT_LOOP}),
-    "a hub": (WELL_SERVED, {"loops": Loops([Held("held", 1, 5.0, 5.0)], 20.0), "server": "gunicorn-gevent",
+        [Held("held", 1.0, 0.1), Held("computed", 3.0, 0.2)], 20.0), **EVENT_LOOP}),
+    "a rare hold": (WELL_SERVED, {"loops": Loops([Held("held", 0.5, 0.5)], 40.0), **EVENT_LOOP}),
+    "a hub": (WELL_SERVED, {"loops": Loops([Held("held", 5.0, 5.0)], 20.0), "server": "gunicorn-gevent",
                             **EVENT_LOOP}),
     "slower together": (("page overhead p99 1", *computing(5)), {"alone_ms": {"page": 10.0}, **SLOW_PAGE}),
     "little slower together": (("page overhead p99 1", *computing(5)), {"alone_ms": {"page": 45.0}, **SLOW_PAGE}),
     "who knows how busy": (("page overhead p99 1",), {"alone_ms": {"page": 10.0}, **SLOW_PAGE}),
     "as much slower as computing": (("page overhead p99 1", *computing(25)), {"alone_ms": {"page": 20.0}, **SLOW_PAGE}),
-    "a full pool": (("page overhead p99 1", *computing(1)), {"alone_ms": {"page": 2.0}, "loops": Loops([], 20.0, POOLS),
+    "a full pool": (("page overhead p99 1", *computing(1)), {"alone_ms": {"page": 2.0}, "loops": Loops(POOLS, 20.0),
                                                        **SLOW_PAGE, **EVENT_LOOP}),
     "a pool full of other work": (WELL_SERVED, {
-        "loops": Loops([], 20.0, [FullPool("pool", 40, 10.0, 0.03, at_work=11.4)]), **EVENT_LOOP}),
-    "a pool that is seldom full": (("page overhead p99 1",), {"loops": Loops([], 1000.0, POOLS), **SLOW_PAGE}),
+        "loops": Loops([Held("pool", 10.0, 10.0, 0.03, 40, at_work=11.4)], 20.0), **EVENT_LOOP}),
+    "a pool that is seldom full": (("page overhead p99 1",), {"loops": Loops(POOLS, 1000.0), **SLOW_PAGE}),
     "a pool beside the lock": (WELL_SERVED, {"loops": Loops(
-        [Held("locked", 3, 1.0, 0.3)], 10.0, [FullPool("pool", 40, 8.0)]), **EVENT_LOOP}),
+        [Held("locked", 1.0, 0.3), Held("pool", 8.0, 8.0, threads=40)], 10.0), **EVENT_LOOP}),
     "a busy machine": (("page overhead p99 1", *computing(2)), {"alone_ms": {"page": 10.0}, "busy": 0.95, **SLOW_PAGE}),
     "much output": (("page overhead p99 1", "- output per_request 1e6", *computing(2)),
                     {"alone_ms": {"page": 10.0}, "busy": 0.95, **SLOW_PAGE}),
@@ -253,7 +254,7 @@ DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "workers that are replaced": (("home overhead p99 4000", "- throughput per_second 50"), {"of_variant": {
         "workers": 4, "elastic": True,
         "settings": {"workers": 4, "threads": 5, "max_requests": 200, "max_requests_jitter": 10}}}),
-    "a lock that a thread keeps": ((*LATE_PAGES, *computing(5)), {**ONE_OF_EIGHT, "loops": Loops([], 10.0, (), [
+    "a lock that a thread keeps": ((*LATE_PAGES, *computing(5)), {**ONE_OF_EIGHT, "loops": Loops([], 10.0, [
         Stack("", "computes", "search", "app.py:12 search", "re.match", 2.0)])}),
     "waits beside free threads": ((*LATE_PAGES, *computing(5)), ONE_OF_EIGHT),
     "a lock now and then": ((*WELL_SERVED, *computing(5)), now_and_then("lock", "with lock")),
@@ -271,27 +272,27 @@ DIAGNOSES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "waits for a busy machine": (("page overhead p99 90", "page overhead p50 30", *computing(2)),
                                  {"busy": 0.95, "alone_ms": {"page": 10.0}, **SLOW_PAGE}),
     "a loop that explains little": (WELL_SERVED, {
-        "loops": Loops([Held("held", 9, 3.0, 0.5, 0.001)], 20.0), **SLOW_LOOP}),
+        "loops": Loops([Held("held", 3.0, 0.5, 0.001)], 20.0), **SLOW_LOOP}),
     "a loop on busy processors": ((*WELL_SERVED, *computing(48)), {
-        "loops": Loops([Held("computed", 30, 9.0, 0.3)], 10.0), "server": "uvicorn", **EVENT_LOOP}),
+        "loops": Loops([Held("computed", 9.0, 0.3)], 10.0), "server": "uvicorn", **EVENT_LOOP}),
     "a hub on busy processors": ((*WELL_SERVED, *computing(48)), {
-        "loops": Loops([Held("computed", 30, 9.0, 0.3)], 10.0), "server": "gunicorn-gevent", **EVENT_LOOP}),
+        "loops": Loops([Held("computed", 9.0, 0.3)], 10.0), "server": "gunicorn-gevent", **EVENT_LOOP}),
     "a pool on busy processors": ((*WELL_SERVED, *computing(48)), {
-        "loops": Loops([], 10.0, [FullPool("pool", 40, 8.0)]), "server": "uvicorn", **EVENT_LOOP}),
+        "loops": Loops([Held("pool", 8.0, 8.0, threads=40)], 10.0), "server": "uvicorn", **EVENT_LOOP}),
     "an executor on busy processors": ((*WELL_SERVED, *computing(48)), {
-        "loops": Loops([], 10.0, [FullPool("executor", 6, 8.0)]), "server": "uvicorn", **EVENT_LOOP}),
+        "loops": Loops([Held("executor", 8.0, 8.0, threads=6)], 10.0), "server": "uvicorn", **EVENT_LOOP}),
     "lines that hold a loop": (WELL_SERVED, {
-        "loops": Loops([Held("held", 9, 5.0, 0.5, 0.04)], 20.0, (), STACKS), **SLOW_LOOP}),
+        "loops": Loops([Held("held", 5.0, 0.5, 0.04)], 20.0, STACKS), **SLOW_LOOP}),
     "lines that keep the lock": (WELL_SERVED, {
-        "loops": Loops([Held("collected", 9, 4.0, 0.5, 0.04)], 20.0, (), STACKS), **SLOW_LOOP}),
-    "a line that calls the collector": (WELL_SERVED, {"loops": Loops([], 20.0, (), STACKS), **EVENT_LOOP}),
+        "loops": Loops([Held("collected", 4.0, 0.5, 0.04)], 20.0, STACKS), **SLOW_LOOP}),
+    "a line that calls the collector": (WELL_SERVED, {"loops": Loops([], 20.0, STACKS), **EVENT_LOOP}),
     "a line of a pool": (WELL_SERVED, {
-        "loops": Loops([], 20.0, [FullPool("pool", 40, 9.0, 0.04)], STACKS[-1:]), **SLOW_LOOP}),
+        "loops": Loops([Held("pool", 9.0, 9.0, 0.04, 40)], 20.0, STACKS[-1:]), **SLOW_LOOP}),
     "a line of a pool of connections": ((*WELL_SERVED, *computing(1)), {
-        "loops": Loops([], 20.0, (), OF_PAGE), **SLOW_LOOP}),
+        "loops": Loops([], 20.0, OF_PAGE), **SLOW_LOOP}),
     "a line beside too few threads": (
         ("page overhead p99 400", "page overhead p50 100", "page response_time p50 130"),
-        {"loops": Loops([], 20.0, (), OF_PAGE), **SLOW_LOOP, "threads": 1}),
+        {"loops": Loops([], 20.0, OF_PAGE), **SLOW_LOOP, "threads": 1}),
 }  # fmt: skip
 
 
@@ -326,48 +327,48 @@ one stream: avoidable-wait ['page']: 50.0% of the page requests waited for a bus
     had a free thread. The cause is how workers accept connections: a busy worker takes a connection from the
     shared socket, and no other worker can take it back.
 two streams: avoidable-wait ['page'], threads ['page']: … Even if all threads took requests from one queue,
-    one in ten of the page requests would wait for 4.3 s or more, so 2 requests at a time are too few for this
-    load.
-too few threads: threads ['home']: One in a hundred of the home requests loses 400 ms or more before its work
-    begins: no worker had a free thread meanwhile, so 2 requests at a time are too few for this load.
-late while workers compute: processors ['home']: One in a hundred of the home requests loses 400 ms or more
-    before its work begins: the workers were computing meanwhile. The workers kept this machine's 2 processors
-    busy for 100.0% of the time. More threads or processes do not help; more processors do, and requests that
+    one in ten of the page requests would wait for 4.3 s or more, so 2 at a time are too few for this load.
+too few threads: threads ['home']: Before their work begins, one in a hundred of the home requests loses 400
+    ms or more: no worker had a free thread meanwhile, so 2 at a time are too few for this load.
+late while workers compute: processors ['home']: Before their work begins, one in a hundred of the home
+    requests loses 400 ms or more: the workers were computing meanwhile. The workers used 100.0% of this
+    machine's 2 processors. More threads or processes do not help; more processors do, and requests that
     compute less.
-one process computes: processors []: The one worker process was computing for 100.0% of the time. A process
-    can use only one processor, and this machine has 2. More threads do not help; more processes do.
-two processes compute: processors []: The workers kept this machine's 2 processors busy for 80.0% of the time.
-    More threads or processes do not help; more processors do, and requests that compute less.
+one process computes: processors []: The workers used 100.0% of 1 processor; a process can use only one, and
+    there are 2. More threads do not help; more processes do.
+two processes compute: processors []: The workers used 80.0% of this machine's 2 processors. More threads or
+    processes do not help; more processors do, and requests that compute less.
 eight processes compute: processors []: …
-a limit of half a core: processors ['home']: One in a hundred of the home requests loses 400 ms or more before
-    its work begins: the workers were computing meanwhile. The workers used 96.0% of their limit (cpus), which
-    is 0.5. More threads or processes do not help; a higher limit does, and requests that compute less.
-bursts that a limit keeps: processors ['home']: One in a hundred of the home requests loses 400 ms or more
-    before its work begins: the workers were computing meanwhile. The workers used 24.0% of their limit
-    (cpus), which is 1, and it kept them from computing for 30.0% of the time. More threads or processes do
+a limit of half a core: processors ['home']: Before their work begins, one in a hundred of the home requests
+    loses 400 ms or more: the workers were computing meanwhile. The workers used 96.0% of their limit (cpus),
+    which is 0.5. More threads or processes do not help; a higher limit does, and requests that compute less.
+bursts that a limit keeps: processors ['home']: Before their work begins, one in a hundred of the home
+    requests loses 400 ms or more: the workers were computing meanwhile. The workers used 24.0% of their limit
+    (cpus), which is 1. The limit kept them from computing for 30.0% of the time. More threads or processes do
     not help; a higher limit does, and requests that compute less.
 one process computes little: : …
-an event loop: event-loop ['home']: One in a hundred of the home requests loses 400 ms or more before its work
-    begins: probably, the event loop of their worker was held up. A function that computes, or that blocks
-    instead of awaiting, holds up all requests of its worker.
-a loop that goes on: unknown ['home']: One in a hundred of the home requests loses 400 ms or more before its
-    work begins: the event loop of their worker went on meanwhile, and what held them up is not known. That
+an event loop: event-loop ['home']: Before their work begins, one in a hundred of the home requests loses 400
+    ms or more: probably, the event loop of their worker was held up. A function that computes or blocks holds
+    up all requests of its worker.
+a loop that goes on: unknown ['home']: Before their work begins, one in a hundred of the home requests loses
+    400 ms or more: the event loop of their worker went on meanwhile, and what held them up is not known. That
     fits clients that send slowly or say nothing, C code that keeps the interpreter lock, and a limit of
     connections (granian's backpressure, gunicorn's worker_connections).
 a loop that the collector holds: interpreter-lock ['home']: The garbage collector held all threads for 22.5%
     of the time, called in app.py:31 close. After gc.freeze() at the end of the start, it looks at new objects
-    only. One in a hundred of the home requests loses 400 ms or more before its work begins. Functions that
+    only. Before their work begins, one in a hundred of the home requests loses 400 ms or more. Functions that
     compute, C code, and a garbage collector with many objects hold the lock in any thread; they belong into
     other processes, or more workers share the lock among fewer requests.
-a loop that blocks: event-loop []: The event loops of the workers were held up for 2.8% of the time, for up to
-    0.20 s at once. Meanwhile, no other request of the worker went on. Calls that block belong into threads
-    (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into other
-    processes.
-a loop that computes: event-loop []: The event loops of the workers were held up for 10.0% of the time, for up
-    to 0.20 s at once. Meanwhile, no other request of the worker went on. Functions that compute belong into
-    other processes, such as those of a ProcessPoolExecutor; in threads, they keep the interpreter lock.
+a loop that blocks: event-loop []: The event loops of the workers were held up for 2.8% of the time, and for
+    up to 0.20 s at once. Meanwhile, no other request of the worker went on. Calls that block belong into
+    threads (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into
+    other processes.
+a loop that computes: event-loop []: The event loops of the workers were held up for 10.0% of the time, and
+    for up to 0.20 s at once. Meanwhile, no other request of the worker went on. In other processes, such as
+    those of a ProcessPoolExecutor, functions that compute would let the other requests go on; in threads,
+    they keep the interpreter lock.
 a rare hold: : …
-a hub: event-loop []: The hubs of the workers were held up for 12.5% of the time, for up to 5.0 s at once.
+a hub: event-loop []: The hubs of the workers were held up for 12.5% of the time, and for up to 5.0 s at once.
     Meanwhile, no other request of the worker went on. A driver that waits in C holds up all greenlets of its
     worker. The cure is a driver that the greenlets know, or worker_class gthread with threads.
 slower together: inside ['page']: Under this load, the page requests are at work for 51.2 ms (alone: 10.0 ms).
@@ -395,83 +396,75 @@ a pool beside the lock: interpreter-lock [], thread-pool []: For 5.0% of the tim
     of the pool. FastAPI and Starlette run def end points there. While threads compute, a larger pool does not
     help. Make quick end points async def, so that they need no thread.
 a busy machine: : In doubt: the machine was 95% busy during the load, but the workers used only 0.08 of its 2
-    processors. The other 1.8 went to the load generator, the engine or other programs, so this run cannot
-    tell whether requests wait inside the application. Measure again on a machine that is not busy.
+    processors. The other 1.8 went to the load generator, the engine (which also handles what the workers
+    write) or other programs. Measure again on a machine that is not busy.
 much output: output []: The workers write 1.0 MB a request to their output, 40.0 MB a second. The engine reads
     and stores all of it, which takes processor time, and a worker that writes faster than the engine reads
-    waits meanwhile. Log less, and measure again. In doubt: the machine was 95% busy during the load, but the
-    workers used only 0.08 of its 2 processors. The other 1.8 went to the engine, which handles the output,
-    and to other programs. Measure again on a machine that is not busy.
+    waits meanwhile. Log less, and measure again. …
 late on a busy machine: : In doubt: the machine was 95% busy during the load, but the workers used only 0.08
-    of its 2 processors. The other 1.8 went to the load generator, the engine or other programs, so this run
-    cannot tell whether requests wait inside the application. One in a hundred of the page requests loses 400
-    ms or more before its work begins, perhaps because the machine was busy. Measure again on a machine that
-    is not busy.
+    of its 2 processors. The other 1.8 went to the load generator, the engine (which also handles what the
+    workers write) or other programs. Before their work begins, one in a hundred of the page requests loses
+    400 ms or more: perhaps because the machine was busy. Measure again on a machine that is not busy.
 late loop of a busy machine: : …
-workers that are replaced: threads ['home']: One in a hundred of the home requests loses 4.0 s or more before
-    its work begins: no worker had a free thread meanwhile, because workers were replaced, or 20 requests at a
-    time are too few for this load. max_requests replaces each worker after 200 to 210 requests: at the
-    measured rate, all 4 workers about every 16.4 s, and at nearly the same moment, because the jitter is only
-    10. Waits while workers are replaced are in these numbers.
-a lock that a thread keeps: interpreter-lock ['page']: One in ten of the page requests loses 2.5 s or more
-    before its work begins: their worker had a free thread but other threads of the process kept Python's
-    interpreter lock. 100% of what long requests and other threads compute is in re.match (app.py:12 search).
-    Functions that compute, C code, and a garbage collector with many objects hold the lock in any thread;
-    they belong into other processes, or more workers share the lock among fewer requests.
-waits beside free threads: unknown ['page']: One in ten of the page requests loses 2.5 s or more before its
-    work begins: their worker had a free thread meanwhile, and what held them up is not known. That fits
+workers that are replaced: threads ['home']: Before their work begins, one in a hundred of the home requests
+    loses 4.0 s or more: no worker had a free thread meanwhile, because workers were replaced, or 20 at a time
+    are too few for this load. max_requests replaces each worker after 200 to 210 requests: at the measured
+    rate, all 4 workers about every 16.4 s, and at nearly the same moment, because the jitter is only 10.
+    Waits while workers are replaced are in these numbers.
+a lock that a thread keeps: interpreter-lock ['page']: Before their work begins, one in ten of the page
+    requests loses 2.5 s or more: their worker had a free thread but other threads of the process kept
+    Python's interpreter lock. 100% of what long requests and other threads compute is in re.match (app.py:12
+    search). Functions that compute, C code, and a garbage collector with many objects hold the lock in any
+    thread; they belong into other processes, or more workers share the lock among fewer requests.
+waits beside free threads: unknown ['page']: Before their work begins, one in ten of the page requests loses
+    2.5 s or more: their worker had a free thread meanwhile, and what held them up is not known. That fits
     clients that send slowly or say nothing, C code that keeps the interpreter lock, and a limit of
     connections (granian's backpressure, gunicorn's worker_connections).
-a lock now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901 ms
+a lock now and then: inside ['page']: Under this load, one in ten of the page requests are at work for 901 ms
     or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: for a
     lock or a limiter, which others hold. 100% of the waits inside page are in with lock (app.py:13 top).
-a pool of threads now and then: inside ['page']: Under this load, one in ten of the page requests is at work
+a pool of threads now and then: inside ['page']: Under this load, one in ten of the page requests are at work
     for 901 ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the
     application: for a pool of threads or processes, which is too small, or whose work waits itself. 100% of
     the waits inside page are in Future.result (app.py:13 top).
-a database now and then: inside ['page']: Under this load, one in ten of the page requests is at work for 901
+a database now and then: inside ['page']: Under this load, one in ten of the page requests are at work for 901
     ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application:
     for a pool of connections or threads, a database, a lock or another service. 100% of the waits inside page
     are in db.execute (app.py:13 top).
 sleeps now and then: : …
 streams on a busy machine: threads ['page']: … …
 streams that compute on a busy machine: : In doubt: the machine was 95% busy during the load, but the workers
-    used only 0.60 of its 2 processors. The other 1.3 went to the load generator, the engine or other
-    programs, so this run cannot tell whether requests wait inside the application. One in ten of the page
-    requests loses 4.0 s or more before its work begins, perhaps because the machine was busy. Measure again
-    on a machine that is not busy.
+    used only 0.60 of its 2 processors. The other 1.3 went to the load generator, the engine (which also
+    handles what the workers write) or other programs. Before their work begins, one in ten of the page
+    requests loses 4.0 s or more: perhaps because the machine was busy. Measure again on a machine that is not
+    busy.
 waits inside on a busy machine: inside ['page']: Under this load, the page requests are at work for 51.2 ms
     (alone: 10.0 ms). They lack a processor for far less than this, so these requests wait inside the
     application: for a pool of connections or threads, a database, a lock or another service. In doubt: the
     machine was 95% busy during the load, but the workers used only 0.08 of its 2 processors. The other 1.8
-    went to the load generator, the engine or other programs. One in a hundred of the page requests loses 90.0
-    ms or more before its work begins, perhaps because the machine was busy. Measure again on a machine that
-    is not busy.
-waits for a busy machine: : In doubt: the machine was 95% busy during the load, but the workers used only 0.08
-    of its 2 processors. The other 1.8 went to the load generator, the engine or other programs, so this run
-    cannot tell whether requests wait inside the application. One in a hundred of the page requests loses 90.0
-    ms or more before its work begins, perhaps because the machine was busy. Measure again on a machine that
-    is not busy.
+    went to the load generator, the engine (which also handles what the workers write) or other programs.
+    Before their work begins, one in a hundred of the page requests loses 90.0 ms or more: perhaps because the
+    machine was busy. Measure again on a machine that is not busy.
+waits for a busy machine: : …
 a loop that explains little: event-loop []: The event loops of the workers were held up for 7.5% of the time,
-    for up to 0.50 s at once. Meanwhile, no other request of the worker went on. Calls that block belong into
-    threads (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into
-    other processes. This explains 2.0% of the time that requests lose; the rest is not explained.
-a loop on busy processors: processors [], event-loop []: The workers kept this machine's 2 processors busy for
-    96.0% of the time. More threads or processes do not help; more processors do, and requests that compute
-    less. The event loops of the workers were held up for 45.0% of the time, for up to 0.30 s at once.
-    Meanwhile, no other request of the worker went on. In other processes, such as those of a
-    ProcessPoolExecutor, functions that compute would not hold up the other requests, but the processors would
-    be as busy.
+    and for up to 0.50 s at once. Meanwhile, no other request of the worker went on. Calls that block belong
+    into threads (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong
+    into other processes. This explains 2.0% of the time that requests lose; the rest is not explained.
+a loop on busy processors: processors [], event-loop []: The workers used 96.0% of this machine's 2
+    processors. More threads or processes do not help; more processors do, and requests that compute less. The
+    event loops of the workers were held up for 45.0% of the time, and for up to 0.30 s at once. Meanwhile, no
+    other request of the worker went on. In other processes, such as those of a ProcessPoolExecutor, functions
+    that compute would let the other requests go on; in threads, they keep the interpreter lock.
 a hub on busy processors: processors [], event-loop []: … The hubs of the workers were held up for 45.0% of
-    the time, for up to 0.30 s at once. Meanwhile, no other request of the worker went on. A function that
+    the time, and for up to 0.30 s at once. Meanwhile, no other request of the worker went on. A function that
     computes holds up all greenlets of its worker. In other processes, or in the threads of worker_class
-    gthread, it would let the other requests go on, but the processors would be as busy.
+    gthread, it would let the other requests go on.
 a pool on busy processors: processors [], thread-pool []: … …
 an executor on busy processors: processors [], thread-pool []: … For 40.0% of the time, all 6 threads of
     asyncio's default executor in a worker were busy, and calls of asyncio.to_thread or run_in_executor waited
     for a thread. While threads compute, a larger pool does not help. What only waits needs no thread.
 lines that hold a loop: event-loop [], interpreter-lock []: The event loops of the workers were held up for
-    12.5% of the time, for up to 0.50 s at once. Meanwhile, no other request of the worker went on. 63% of
+    12.5% of the time, and for up to 0.50 s at once. Meanwhile, no other request of the worker went on. 63% of
     this time is spent in checker.py:31 check_all, called by no request. 32% of this time is spent in
     time.sleep (app.py:14 chart), called by requests of chart. Calls that block belong into threads
     (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong into other
@@ -494,9 +487,9 @@ a line of a pool of connections: inside ['page']: Under this load, the page requ
     (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: for a pool of
     connections, which is smaller than the requests at work need. 92% of the waits inside page are in
     QueuePool.get (app/db.py:12 rows).
-a line beside too few threads: threads ['page']: One in a hundred of the page requests loses 400 ms or more
-    before its work begins: no worker had a free thread meanwhile, so 2 requests at a time are too few for
-    this load. 92% of the waits inside page are in QueuePool.get (app/db.py:12 rows). More threads would wait
+a line beside too few threads: threads ['page']: Before their work begins, one in a hundred of the page
+    requests loses 400 ms or more: no worker had a free thread meanwhile, so 2 at a time are too few for this
+    load. 92% of the waits inside page are in QueuePool.get (app/db.py:12 rows). More threads would wait
     there, too. This explains 0.0% of the time that requests lose; the rest is not explained.
 """)
 
@@ -533,7 +526,7 @@ def loops_of(
 def test_no_sentence_of_a_diagnosis_is_cut_on_the_screen(diagnosed: Diagnose, tmp_path: Path) -> None:
     """The remedy is at the end of the first finding. What does not fit is left out whole."""
     run = run_of(tmp_path, [Request()])
-    pool_and_loop = Loops([Held("held", 9, 3.0, 0.5, 0.02)], 20.0, [FullPool("pool", 40, 9.0, 0.03, at_work=9.0)])
+    pool_and_loop = Loops([Held("held", 3.0, 0.5, 0.02), Held("pool", 9.0, 9.0, 0.03, 40, at_work=9.0)], 20.0)
     crowded: dict[str, Any] = {"busy": 0.95, "loops": pool_and_loop, **EVENT_LOOP}
     cases = DIAGNOSES | {"much at once": ((*LATE, "- output per_request 1e6", *computing(2)), crowded)}
     for rows, of in cases.values():
@@ -562,7 +555,7 @@ def test_the_cause_that_explains_most_comes_first_and_a_small_one_is_not_on_the_
     run = run_of(tmp_path, [Request()])
 
     def found(pool_s: float, loop_s: float) -> Diagnosis:
-        loops = Loops([Held("held", 9, 3.0, 0.5, loop_s)], 20.0, [FullPool("pool", 40, 9.0, pool_s)])
+        loops = Loops([Held("held", 3.0, 0.5, loop_s), Held("pool", 9.0, 9.0, pool_s, 40)], 20.0)
         return diagnosed(*WELL_SERVED, loops=loops, alone_ms={"page": 2.0}, **SLOW_PAGE, **EVENT_LOOP)
 
     pool_first, loop_first, little = found(0.04, 0.003), found(0.003, 0.04), found(0.04, 0.001)
@@ -630,7 +623,7 @@ def test_the_line_that_keeps_the_processors_busy_is_named_with_one_thread_for_ea
 ) -> None:
     queries = Stack("", "computes", "home", "shop/views.py:12 books", "sqlite3.Cursor.execute", 8.0)
 
-    [said] = diagnosed(*WELL_SERVED, *computing(48), loops=Loops([], 20.0, (), [queries])).sentences
+    [said] = diagnosed(*WELL_SERVED, *computing(48), loops=Loops([], 20.0, [queries])).sentences
 
     assert said.startswith(
         "100% of what long requests and other threads compute is in Cursor.execute (shop/views.py:12"
@@ -644,7 +637,7 @@ def test_a_line_that_calls_much_is_named_once_also_on_a_busy_machine(diagnosed: 
     stacks.append(Stack("", "waits", "home", "views.py:9 books", "time.sleep", 0.5))
 
     [said] = diagnosed(
-        *WELL_SERVED, *computing(2), busy=0.95, loops=Loops([], 20.0, (), stacks), alone_ms={"page": 10.0}
+        *WELL_SERVED, *computing(2), busy=0.95, loops=Loops([], 20.0, stacks), alone_ms={"page": 10.0}
     ).sentences
 
     assert said.startswith("In doubt: ")
@@ -669,7 +662,7 @@ def test_functions_that_hold_up_event_loops_are_an_alarm(diagnosed: Diagnose, tm
 
     assert {one.limit for one in found.bottlenecks} == {"event-loop", "interpreter-lock"}
     said = " ".join(found.sentences)
-    assert "held up for 5.0% of the time, for up to 0.90 s at once" in said
+    assert "held up for 5.0% of the time, and for up to 0.90 s at once" in said
     assert "For 5.0% of the time, and for up to 1.0 s at once" in said
 
 
@@ -684,10 +677,9 @@ def test_full_pools_are_read_from_the_notes_of_the_load(tmp_path: Path) -> None:
         ("pool", "box:1", 40, 1.0, 13.2), ("executor", "box:1", 6, 1.0, 3),
     )  # fmt: skip
 
-    assert found.held == []
-    assert [(pool.what, pool.threads) for pool in found.pools] == [("executor", 6), ("pool", 40)]
-    assert [pool.total_s for pool in found.pools] == pytest.approx([1.0, 1.5])
-    assert [pool.at_work for pool in found.pools] == pytest.approx([0.75, 0.5], abs=0.01)
+    assert [(pool.what, pool.threads) for pool in found.held] == [("executor", 6), ("pool", 40)]
+    assert [pool.total_s for pool in found.held] == pytest.approx([1.0, 1.5])
+    assert [pool.at_work for pool in found.held] == pytest.approx([0.75, 0.5], abs=0.01)
 
 
 def error(status: int) -> ErrorRow:
@@ -709,7 +701,7 @@ def test_requests_that_the_application_refuses_are_named(diagnosed: Diagnose, ro
 
     assert not found.alarm
     assert found.sentences == [
-        "All admin requests failed (status 404). No time is measured of them; is the path right?",
+        "All admin requests failed (status 404). No time is measured of them. Is the path right?",
         "25.0% of the home requests failed (no reason given).", ends,
     ]  # fmt: skip
     assert diagnosed(failed[1], *WELL_SERVED).sentences[1].startswith("No request waits for a worker ")
@@ -738,10 +730,10 @@ def test_requests_that_no_worker_began_are_not_blamed_on_the_application(tmp_pat
                          errors=[error(503), error(503).model_copy(update={"request_class": "page"})])  # fmt: skip
 
     with opened([trial]) as rows:
-        admin, page, *_ = diagnose(summary, run, rows, NO_LOOPS, {}).sentences
+        admin, page, *_ = diagnose(Symptoms(summary, run, rows, NO_LOOPS, {})).sentences
 
-    assert "the application failed" in admin
-    assert "no worker began these requests" in page
+    assert "The application failed" in admin
+    assert "No worker began these requests" in page
 
 
 @pytest.mark.parametrize(
@@ -755,15 +747,15 @@ def test_requests_that_no_worker_began_are_not_blamed_on_the_application(tmp_pat
          "max_requests replaces each worker after 200 to 400 requests: at the measured rate, all 4 workers about every "
          "24.0 s. Waits while workers are replaced are in these numbers."),
         ({"max_requests": 100}, 1,
-         "max_requests replaces each worker after 100 requests, at the measured rate about every 2.0 s. Waits while "
-         "workers are replaced are in these numbers."),
+         "max_requests replaces each worker after 100 requests: at the measured rate, the worker about every 2.0 s. "
+         "Waits while workers are replaced are in these numbers."),
         ({"max_requests": 0}, 4, ""),
     ],
 )  # fmt: skip
 def test_how_often_workers_are_replaced_stands_beside_the_verdict(
     settings: dict[str, object], workers: int, says: str
 ) -> None:
-    assert " ".join(replacement_sentences(settings, 50.0, workers)) == says
+    assert replacement_sentence(settings, 50.0, workers) == says
 
 
 def test_a_run_that_is_interrupted_before_its_trial_says_nothing_of_the_service(tmp_path: Path) -> None:
@@ -776,7 +768,7 @@ def test_a_run_that_is_interrupted_before_its_trial_says_nothing_of_the_service(
     )  # fmt: skip
     not_measured = TrialValidity(variant=TODAY, load="own", trial=1, verdict="invalid", reasons=["not measured"])
 
-    writing.write_section(run, summary_of().model_copy(update={"trials": [not_measured]}))
+    section.write_section(run, summary_of().model_copy(update={"trials": [not_measured]}))
 
     diagnosis = read_diagnosis(run)
     assert diagnosis is not None
@@ -795,9 +787,7 @@ def test_ways_are_compared_by_response_times_if_requests_wait_at_work() -> None:
     found = Diagnosis(alarm=True, sentences=[], bottlenecks=[Bottleneck(limit="thread-pool")])
 
     assert find_improvement(summary_of(*rows), None, [TODAY, "more-workers"]).best is None
-    best = find_improvement(summary_of(*rows), found, [TODAY, "more-workers"]).best
-    assert best is not None
-    assert best.name == "more-workers"
+    assert find_improvement(summary_of(*rows), found, [TODAY, "more-workers"]).best == "more-workers"
 
 
 @pytest.mark.parametrize(("limit", "best"), [((1000, 1001), False), ((5, 6), True)])
