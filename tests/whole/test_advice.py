@@ -11,8 +11,7 @@ import yaml
 from inline_snapshot import snapshot
 
 from stampede.advise import ranking
-from stampede.advise.offered import OfferedLoad
-from stampede.advise.options import ServingOption, serving_options
+from stampede.advise.options import OfferedLoad, ServingOption, serving_options
 from stampede.advise.ranking import best_of, capacity, predict_case, rank, ranked_names
 from stampede.advise.service import read_service, tries
 from stampede.docker import provenance
@@ -25,9 +24,9 @@ from stampede.experiment.variations import computing
 from stampede.paths import ROOT
 from stampede.plan import lay_out
 from stampede.predict import prediction
+from stampede.predict.lanes import serve_otherwise
 from stampede.predict.options import OPTION_KINDS
 from stampede.predict.system import classes_of
-from stampede.predict.what_if import serve_otherwise
 from stampede.records.run import LoadRecord
 from stampede.records.summary import Estimate, Summary
 from stampede.resources import read_resources
