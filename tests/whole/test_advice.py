@@ -31,7 +31,6 @@ from stampede.records.run import LoadRecord
 from stampede.records.summary import Estimate, Summary
 from stampede.resources import read_resources
 from stampede.run.record import record_of
-from stampede.servers import KINDS
 from stampede.theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
 from tests.conftest import Lab
 from tests.synthetic import NOWHERE
@@ -43,6 +42,7 @@ MIX = [
     Class("light", Closed(5), [WorkStep(Uniform(0.0, 1.0))]),
     Class("heavy", Closed(2), [WorkStep(Constant(10.0))]),
 ]
+CROWD = [Class("page", Open(4000.0), [WorkStep(Constant(0.005))])]
 
 
 @pytest.fixture(autouse=True)
@@ -93,26 +93,28 @@ def test_no_way_needs_more_than_there_is() -> None:
     assert max(one.workers * one.threads for one in found) == 8
 
 
-def test_head_room_ends_where_requests_wait() -> None:
-    """One thread for each of seven users: the eighth user waits."""
-    eight = next(one for one in serving_options(OfferedLoad(MIX)) if (one.kind.name, one.threads) == ("one-process", 8))
+@pytest.mark.parametrize(
+    ("threads", "classes", "times"),
+    [(8, MIX, (1, 1.1)), (8, MIX[:1], (1.5, 1.6)), (4, MIX, (0, 0.99))],
+    ids=["a thread for each of seven users", "three threads more than users", "too few threads"],
+)
+def test_head_room_ends_where_requests_wait(threads: int, classes: list[Class], times: tuple[float, float]) -> None:
+    """An option carries about as many users as it has threads."""
+    options = serving_options(OfferedLoad(MIX))
+    one = next(one for one in options if (one.kind.name, one.threads) == ("one-process", threads))
 
-    of_both, of_one = capacity(eight, OfferedLoad(MIX)), capacity(eight, OfferedLoad([MIX[0]]))
-    assert of_both
-    assert of_one
-    assert 1 <= of_both.times < 1.1
-    assert 1.5 <= of_one.times <= 1.6
-    assert of_one.rate == pytest.approx(16, rel=0.01)
-    four = next(one for one in serving_options(OfferedLoad(MIX)) if (one.kind.name, one.threads) == ("one-process", 4))
-    of_four = capacity(four, OfferedLoad(MIX))
-    assert of_four
-    assert of_four.times < 1
+    found = capacity(one, OfferedLoad(classes))
+
+    assert found
+    assert times[0] <= found.times <= times[1]
+    assert found.rate == pytest.approx(OfferedLoad(classes).times(found.times).rate)
 
 
 def test_each_kind_is_named_once() -> None:
     best = best_of(rank(OfferedLoad(MIX, threads=8)), 99)
 
     assert sorted(one.option.kind.name for one in best) == sorted(kind.name for kind in OPTION_KINDS)
+    assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", one.option.name) for one in best)  # as a variant is named
 
 
 CONFIGURATIONS = {
@@ -188,18 +190,22 @@ mine.yaml:6: classes.page.takes_s: no value; it must be how many seconds a reque
 """)
 
 
-def test_a_load_above_capacity_is_refused() -> None:
-    with pytest.raises(WrongUse, match=r"There is no way to serve this load: the open loops keep 50 .* busy"):
-        rank(OfferedLoad([Class("work", Open(50.0), [WorkStep(Constant(1.0), "compute")])], computes=True, cores=2))
-    with pytest.raises(WrongUse, match="no worker fits into 64 MiB"):
-        rank(OfferedLoad(MIX, memory_mib=64, worker_mib=600))
+@pytest.mark.parametrize(
+    ("load", "says"),
+    [
+        (OfferedLoad([Class("work", Open(50.0), [WorkStep(Constant(1.0), "compute")])], computes=True, cores=2),
+         r"There is no way to serve this load: the open loops keep 50 .* busy"),
+        (OfferedLoad(MIX, memory_mib=64, worker_mib=600), "no worker fits into 64 MiB"),
+        (OfferedLoad(CROWD, cores=2), r"the open loops need 1\.2 times the processors of this machine"),
+    ],
+)  # fmt: skip
+def test_a_load_above_capacity_is_refused(load: OfferedLoad, says: str) -> None:
+    with pytest.raises(WrongUse, match=says):
+        rank(load)
 
 
-def test_a_file_is_needed(lab: Lab) -> None:
-    none = lab.call("advise")
-
-    assert (none.returncode, none.stdout) == (2, "")
-    assert none.stderr.startswith("error: Name the file that describes a service.")
+def test_a_larger_machine_passes_on_more_requests() -> None:
+    assert rank(OfferedLoad(CROWD, cores=16, threads=32))
 
 
 SLEEPING = """
@@ -296,14 +302,6 @@ def test_ways_are_ranked_as_the_advice_says(tmp_path: Path) -> None:
     assert memory == sorted(memory)
 
 
-def test_memory_is_that_of_their_workers_or_left_out(lab: Lab, tmp_path: Path) -> None:
-    text = COMPUTES.replace("@", ", computes: 0").replace("classes", "worker_mib: 120\nclasses")
-    given = advised(lab, tmp_path, text, "--ways")
-
-    assert re.search(r"memory \d+ of 1024 MiB, for workers of 120 MiB each", given)
-    assert "beside MiB" in given
-
-
 def test_a_load_that_may_exceed_the_machine_depends(lab: Lab, tmp_path: Path) -> None:
     """Twice the work in the busiest minute is more than two cores, if all of it computes."""
     said = advised(lab, tmp_path, COMPUTES.replace("@", "").replace("classes", "peak: 2\nclasses"), "--ways")
@@ -314,16 +312,15 @@ def test_a_load_that_may_exceed_the_machine_depends(lab: Lab, tmp_path: Path) ->
     assert "# gunicorn.conf.py" not in said
 
 
+WAITING = "cores: 2\nmemory_mib: 512\nwaits: true\nclasses:\n  page: {per_second: 6, takes_s: [0.1, 0.2, 9, 20]}"
+
+
 def test_durations_with_waits_give_bounds_and_no_advice(lab: Lab, tmp_path: Path) -> None:
-    text = "cores: 2\nmemory_mib: 512\nwaits: true\nclasses:\n  page: {per_second: 6, takes_s: [0.1, 0.2, 9, 20]}"
-    said = advised(lab, tmp_path, text)
+    said = advised(lab, tmp_path, WAITING)
 
     assert "between 0.60 and 44.0 workers" in said
     assert "gunicorn's %(L)s" in said
     assert "serve with" not in said
-    tried = lab.call("advise", str(described(tmp_path, text)), "--try", "2")
-    assert tried.returncode == 2
-    assert "the durations include waits" in tried.stderr
 
 
 def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
@@ -334,6 +331,8 @@ def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
     assert max(map(len, said.stdout.splitlines())) <= 80
     assert len(said.stdout.splitlines()) <= 24
     assert "# gunicorn.conf.py" in said.stdout
+    text = COMPUTES.replace("@", ", computes: 0").replace("classes", "worker_mib: 120\nclasses")
+    assert "beside MiB" in advised(lab, tmp_path, text, "--ways"), "memory is that of their workers, or left out"
 
 
 POD = """
@@ -398,11 +397,27 @@ def test_a_quota_costs_what_it_stops() -> None:
     assert free.p50_ms["work"] < 10
 
 
-def test_a_time_without_a_unit_is_refused(lab: Lab, tmp_path: Path) -> None:
-    said = lab.call("advise", str(described(tmp_path, POD)), "--p99", "300")
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        ("", (), "error: Name the file that describes a service."),
+        (
+            POD,
+            ("--p99", "300"),
+            "error: --p99 300: it must be a time with its unit.\n\nhint: --p99 300ms, or --p99 2s",
+        ),
+        (POD, ("--json", "--try", "1"), "error: --json prints the ranking, and --try measures it."),
+        (WAITING, ("--try", "2"), "error: mine.yaml: the durations include waits, so there is nothing to try."),
+        (WAITING, ("--json",), "error: mine.yaml: the durations include waits, so no way can be ranked."),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    lab: Lab, tmp_path: Path, text: str, options: tuple[str, ...], says: str
+) -> None:  # fmt: skip
+    said = lab.call("advise", *([str(described(tmp_path, text))] if text else []), *options)
 
-    assert said.returncode == 2
-    assert said.stderr == ("error: --p99 300: it must be a time with its unit.\n\nhint: --p99 300ms, or --p99 2s\n")
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr.startswith(says)
 
 
 def test_classes_that_compute_are_tried_with_a_real_processor(tmp_path: Path) -> None:
@@ -432,13 +447,6 @@ def test_measured_advice_holds_within_ten_percent_and_5_ms_of_the_best(advised_m
     assert line.startswith("| mix, light p99 | one | 1.6 ms | ")
 
 
-def test_every_kind_can_be_measured() -> None:
-    """A way is a variant of an experiment file."""
-    for one in serving_options(OfferedLoad(MIX)):
-        assert type(one.variant) in KINDS.values()
-        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", one.name)
-
-
 def mix_measured() -> Answered:
     """Three light requests beside two heavy ones; the first worker of two, with one thread, got all but the last."""
     return Answered(
@@ -455,12 +463,12 @@ def test_the_same_requests_served_otherwise() -> None:
     for cure in ("one-process", "limit", "idle-thread", "uwsgi", "least-conn", "queue"):
         assert found[cure].waits_s.tolist() == [0.0, 0.0, 0.0, 0.0], cure
     assert (found["one-process"].workers, found["one-process"].threads) == (1, 2)
-
-
-def test_more_requests_than_threads_wait_with_every_way() -> None:
-    for one in serve_otherwise(mix_measured(), 1, 1):
+    for one in serve_otherwise(mix_measured(), 1, 1):  # more requests than threads wait with every way
         assert (one.waits_s > 0.05).tolist() == [False, True, True, True]
         assert one.waits_s[3] == pytest.approx(8)
+    names = {one.kind.name for one in serve_otherwise(mix_measured(), 50, 1)}
+    assert "limit" in names
+    assert "least-conn" not in names, "the lab starts at most 32 containers"
 
 
 def test_predict_prints_tables_and_what_is_missing(lab: Lab) -> None:
@@ -502,16 +510,3 @@ def test_a_rare_class_counts() -> None:
 
     assert set(ranked[0].p99_ms) == {"page", "report"}
     assert all(set(one.p99_ms) == {"page", "report"} for one in ranked)
-
-
-def test_more_requests_than_the_machine_can_pass_on_are_refused() -> None:
-    with pytest.raises(WrongUse, match=r"the open loops need 1\.2 times the processors of this machine"):
-        rank(OfferedLoad([Class("page", Open(4000.0), [WorkStep(Constant(0.005))])], cores=2))
-    assert rank(OfferedLoad([Class("page", Open(4000.0), [WorkStep(Constant(0.005))])], cores=16, threads=32))
-
-
-def test_more_workers_than_a_container_can_have_are_left_out() -> None:
-    found = {one.kind.name for one in serve_otherwise(mix_measured(), 50, 1)}
-
-    assert "limit" in found
-    assert "least-conn" not in found, "the lab starts at most 32 containers"
