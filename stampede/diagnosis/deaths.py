@@ -78,7 +78,7 @@ _SAID: Mapping[tuple[Cause, str], tuple[str, str]] = {
         "A larger max_requests with a jitter, or none, lets workers end more rarely and not together{preload}.",
     ),
     ("timeout", "uvicorn"): (
-        "uvicorn's supervisor killed {workers}, {when}: for {silence}, which is --timeout-worker-healthcheck, the "
+        "uvicorn's supervisor killed {workers}, {when}: for {detail}, which is --timeout-worker-healthcheck, the "
         "worker gave no sign of life while it had requests at work. So its threads kept Python's interpreter lock. It "
         "was neither a crash nor a lack of memory.",
         "A longer --timeout-worker-healthcheck ends the killing, not the stalls; code that keeps the lock belongs into "
@@ -89,7 +89,7 @@ _SAID: Mapping[tuple[Cause, str], tuple[str, str]] = {
     ),
     ("timeout", ""): (
         "gunicorn's arbiter killed {workers}, {when} (WORKER TIMEOUT): the worker gave no sign of life for longer than "
-        "its timeout of {silence}. A request of a sync worker took longer, or something held up an event loop or the "
+        "its timeout of {detail}. A request of a sync worker took longer, or something held up an event loop or the "
         "main thread.", _LONG_WORK,
     ),
     ("memory", ""): (
@@ -113,8 +113,9 @@ _SAID: Mapping[tuple[Cause, str], tuple[str, str]] = {
 class Death(NamedTuple):
     """A worker (host:pid) that ended under the load.
 
-    ``detail`` is an exit code or the name of a signal. ``at_s`` is when, in epoch seconds; ``after_s`` is the same from
-    the first request on. ``back_s`` is when another worker had taken its place; inf: none had when the load ended.
+    ``detail`` is an exit code, the name of a signal, or for how long a worker may be silent. ``at_s`` is when, in epoch
+    seconds; ``after_s`` is the same from the first request on. ``back_s`` is when another worker had taken its place;
+    inf: none had when the load ended.
     """
 
     worker: str
@@ -144,13 +145,12 @@ class Deaths(NamedTuple):
     """The deaths of one kind in all trusted trials of a variant.
 
     ``loads_s`` is how long a process took to load the application; None: nobody noted it, or it was loaded before the
-    workers were forked. ``silence_s`` is for how long a worker may be silent; 0: it is not known.
+    workers were forked.
     """
 
     found: Sequence[Death]
     tolls: Sequence[Toll]
     loads_s: float | None = None
-    silence_s: float = 0.0
 
 
 DeathsByLimit = Mapping[Limit, Deaths]
@@ -206,8 +206,8 @@ def read_deaths(
 ) -> DeathsByLimit:
     """Return the workers that ended in the trusted trials of a variant, by limit. ``rows`` has the requests."""
     found: defaultdict[Limit, list[tuple[int, Death]]] = defaultdict(list)
-    loads_s: list[float] = []
-    silence_s = _silence_s(variant)
+    loads_s, known = list[float](), PROGRAMS.get(_program(variant))
+    silence_s = float(variant.settings.get("timeout_s") or (known.silent_s if known else 0))  # 0: it is not known
     for trial in summary.trials:
         if trial.variant != variant.name or not trial.is_trusted:
             continue
@@ -225,7 +225,7 @@ def read_deaths(
             notes = {process: _Noted(*noted) for process, *noted in read}
             log = folder / f"{container.name}.log"
             lines = _read_log(log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
-            for death in _deaths(before, after, lines, notes, variant, began_s, ended_s):
+            for death in _deaths(before, after, lines, notes, variant, silence_s, (began_s, ended_s)):
                 found[LIMIT_OF.get(death.cause, "worker-deaths")].append((trial.trial, death))
             loaded = {process: noted.loads_s for process, noted in notes.items() if noted.loads_s is not None}
             if loaded.keys() & (before.counts.keys() | after.counts.keys()):  # not before the workers were forked
@@ -239,7 +239,7 @@ def read_deaths(
             "backs": [death.back_s for death in deaths],
         }  # fmt: skip
         tolls = [Toll(*toll) for toll in rows.execute(_TOLLS, asked).fetchall()]
-        by_limit[limit] = Deaths(deaths, tolls, median(loads_s) if loads_s else None, silence_s)
+        by_limit[limit] = Deaths(deaths, tolls, median(loads_s) if loads_s else None)
     return by_limit
 
 
@@ -256,9 +256,10 @@ def _read_log(text: str) -> Mapping[int, _Lines]:
 
 def _deaths(
     before: Observation, after: Observation, lines: Mapping[int, _Lines],
-    notes: Mapping[int, _Noted], variant: VariantRecord, began_s: float, ended_s: float,
+    notes: Mapping[int, _Noted], variant: VariantRecord, silence_s: float, load_s: tuple[float, float],
 ) -> Iterator[Death]:  # fmt: skip
-    """Yield the workers of one container that ended under the load, in the order of time."""
+    """Yield the workers of one container that ended under the load, from and to ``load_s``, in the order of time."""
+    began_s, ended_s = load_s
     at_work = {process for process, noted in notes.items() if noted.at_work}
     gone = (before.workers | after.counts.keys() | at_work) - (before.counts.keys() - before.workers)
     gone |= {process for process, said in lines.items() if said.keys() & _ENDED}
@@ -277,7 +278,10 @@ def _deaths(
     killed = max(0, (after.out_of_memory or 0) - (before.out_of_memory or 0))
     for process, when_s in sorted(at_s.items(), key=lambda each: each[1]):
         served = after.counts.get(process, {}).get("served", 0)
-        cause, detail = _cause(lines.get(process, {}), notes.get(process), served, variant, when_s)
+        noted = notes.get(process)
+        is_silent = noted is not None and noted.at_work and 0 < silence_s <= when_s - noted.last_s
+        cause, detail = _cause(lines.get(process, {}), served, variant, is_silent=is_silent)
+        detail = f"{silence_s:g} s" if cause == "timeout" else detail
         if killed and (cause == "unknown" or detail == "SIGKILL"):
             killed, cause, detail = killed - 1, "memory", ""
         back_s = next((each for each in backs_s if when_s < each <= ended_s), math.inf)
@@ -286,10 +290,9 @@ def _deaths(
         yield Death(f"{after.host}:{process}", cause, detail, when_s, max(0.0, when_s - began_s), back_s)
 
 
-def _cause(said: _Lines, noted: _Noted | None, served: int, variant: VariantRecord, when_s: float) -> tuple[Cause, str]:
+def _cause(said: _Lines, served: int, variant: VariantRecord, *, is_silent: bool) -> tuple[Cause, str]:
     """Return who ended a worker, as far as its server says it or the evidence shows it, and a detail."""
     most = int(variant.settings.get("max_requests") or 0)
-    is_silent = noted and noted.at_work and 0 < _silence_s(variant) <= when_s - noted.last_s
     if "timeout" in said:
         return "timeout", ""
     if "limit" in said or (most and ("finished" in said or served >= NEARLY * most)):
@@ -304,12 +307,6 @@ def _cause(said: _Lines, noted: _Noted | None, served: int, variant: VariantReco
 
 def _program(variant: VariantRecord) -> str:
     return str(variant.settings.get("server", "")).partition("-")[0]
-
-
-def _silence_s(variant: VariantRecord) -> float:
-    """Return after how long without a sign of life the supervisor ends a worker, in seconds; 0: it is not known."""
-    known = PROGRAMS.get(_program(variant))
-    return float(variant.settings.get("timeout_s") or (known.silent_s if known else 0))
 
 
 def waited_for_places(by_limit: DeathsByLimit, answered: Answered) -> NDArray[np.bool_]:
@@ -333,7 +330,7 @@ def death_bottlenecks(
     ``part_of_lost`` returns which part of all the lost time some seconds are.
     """
     server, most = _program(variant), variant.settings.get("max_requests")
-    for limit, (found, tolls, loads_s, silence_s) in by_limit.items():
+    for limit, (found, tolls, loads_s) in by_limit.items():
         paid = [toll for toll in tolls if toll.lost or toll.waited]
         if limit == "max-requests" and not paid:
             continue
@@ -345,7 +342,7 @@ def death_bottlenecks(
             when = f"from {times[0]} to {times[-1]}" if count > _MOST_TIMES else word_list(times)
             words = {
                 "workers": plural(count, "worker"), "when": f"{when} after the load began", "detail": detail,
-                "silence": f"{silence_s:g} s", "memory": variant.settings.get("memory_mib"),
+                "memory": variant.settings.get("memory_mib"),
                 "limit": f"max_requests = {most}" if most else "Their limit of requests",
                 "preload": "; preload_app makes starts short" if starts_slowly and server == "gunicorn" else "",
             }  # fmt: skip

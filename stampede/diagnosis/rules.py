@@ -13,7 +13,7 @@ from stampede.predict.symptoms import SYMPTOMS
 from stampede.records.plural import plural
 from stampede.records.run import TODAY
 from stampede.report.spread import value_and_spread
-from stampede.report.wording import capitalised, number, percent
+from stampede.report.wording import number, percent
 
 MINOR = 1 / 20
 """A limit is minor if it explains less than this part of what the first limit explains."""
@@ -89,9 +89,9 @@ SELECT request_class FROM requests WHERE variant = $today AND error IS NOT NULL 
 GROUP BY request_class HAVING count(began) < count(*) / 2
 """
 _WHY_FAILED = {
-    "401": "is a token or a login: missing?", "403": "is a token or a login: missing?", "404": "is the path right?",
-    "405": "is the method right?", "5": "the application failed; its log in the folder of the trial says why.",
-    "refused": "no worker began these requests: the server refused them, as a limit such as uvicorn's "
+    "401": "Is a token or a login missing?", "403": "Is a token or a login missing?", "404": "Is the path right?",
+    "405": "Is the method right?", "5": "The application failed; its log in the folder of the trial says why.",
+    "refused": "No worker began these requests: the server refused them, as a limit such as uvicorn's "
                "--limit-concurrency makes it do, or the balancer reached no worker.",
 }  # fmt: skip
 
@@ -112,11 +112,11 @@ def _failures(found: Symptoms, lost: Collection[str]) -> Iterator[tuple[str, str
         if status.startswith("5") and name not in lost:
             question = _WHY_FAILED["refused" if name in refused else "5"]
             if name not in refused and found.thrown:
-                question = f"the application failed; its log says: {found.thrown.removesuffix('.')}."
+                question = f"The application failed; its log says: {found.thrown.removesuffix('.')}."
         said = f"{'All' if share == 1 else f'{percent(share)} of the'} {name} requests failed "
         said += f"({', '.join(errors) or 'no reason given'})."
         said += " No time is measured of them." if share == 1 else ""
-        said += f" {capitalised(question)}" if question else ""
+        said += f" {question}" if question else ""
         yield name, " ".join([said, *(_waits_in(found, [name]) if share == 1 else [])])
 
 
@@ -213,7 +213,8 @@ def _threads(found: Symptoms) -> _Told | None:
         return None
     few = f"{found.slots} at a time {'are' if found.slots > 1 else 'is'} too few for this load."
     replaced = " because workers were replaced, or" if found.variant.is_replaced else " so"
-    longest = sorted(found.classes, key=found.at_work_s, reverse=True)
+    works_s = found.lost.takes_s + found.lost.at_work_s
+    longest = sorted(found.classes, key=lambda name: -found.lost.sum_s(works_s, [name]))
     return _Told(lost, found.lost.sum_s(found.lost.before_s, lost), [
         _loses(slow, f"no worker had a free thread meanwhile,{replaced} {few}"),
         *(f"Even if all threads took requests from one queue, {_ONE_IN[stat]} of the {name} requests would wait for "

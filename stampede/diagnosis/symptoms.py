@@ -332,10 +332,6 @@ class Symptoms:
                 found[name] = (*long, alone_ms)
         return dict(sorted(found.items(), key=lambda item: (-item[1][1], item[0])))
 
-    def at_work_s(self, request_class: str) -> float:
-        """Return for how long requests of a class were at work."""
-        return self.lost.sum_s(self.lost.takes_s + self.lost.at_work_s, [request_class])
-
     def part_of_lost(self, seconds: float) -> float:
         """Return a time that requests lost as a share of all the time that they lost; 0: they lost none."""
         return min(1.0, seconds / self.lost.all_s) if self.lost.all_s else 0.0
