@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stampede.diagnosis import section
-from stampede.diagnosis.deaths import Death, Deaths, Toll, death_bottlenecks, is_always_said, preload_helps
+from stampede.diagnosis.deaths import preload_helps
 from stampede.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis
 from stampede.diagnosis.symptoms import Symptoms
 from stampede.pipeline import derive_summary
@@ -53,8 +53,8 @@ def diagnosis_of(run: Path) -> tuple[Summary, Diagnosis | None]:
 
 
 def service(
-    folder: Path, log: Sequence[str] = (), *, notes: Sequence[str] = (), out_of_memory: int = 0, died: bool = True,
-    own: bool = True, told: dict[str, str] | None = None, **settings: Any,
+    folder: Path, log: Sequence[str] = (), *, notes: Sequence[str] = (), out_of_memory: int = 0,
+    alive: Sequence[int] = (8, 9), own: bool = True, told: dict[str, str] | None = None, **settings: Any,
 ) -> tuple[TrialValidity, list[Bottleneck], str]:  # fmt: skip
     """Return what is said of a service of two workers, of which worker 7 died after 5 s, and worker 9 came after 8 s.
 
@@ -64,14 +64,14 @@ def service(
     run = own_run(folder, [
         *(Request(sent_s=n / 10, worker="box:7", service_time_ms=10) for n in range(48)),
         Request(sent_s=4.9, worker="box:7", service_time_ms=100, error=LOST),
-        *(Request(sent_s=6.0, worker="box:9", service_time_ms=2500, waits_ms=2000) for _ in range(2)),
+        *(Request(sent_s=6.0, worker="box:9", service_time_ms=500, overhead_ms=2000, waits_ms=2000) for _ in range(2)),
         *(Request(sent_s=8 + n / 10, worker="box:8", service_time_ms=10) for n in range(50)),
     ], own=own, **settings)  # fmt: skip
     trial = folder / TODAY / "mix" / "1"
     for path in trial.glob("server-*"):
         path.unlink()
-    alive = {8: [100], 9: [100]} | ({} if died else {7: [100]})
-    said = observation("box", {7: 48, 8: 50, 9: 2}, sockets=alive, out_of_memory=out_of_memory)
+    sockets = {process: [100] for process in alive}
+    said = observation("box", {7: 48, 8: 50, 9: 2}, sockets=sockets, out_of_memory=out_of_memory)
     (trial / "server-1.before.txt").write_text(observation("box", {7: 0, 8: 0}))
     (trial / "server-1.after.txt").write_text(said)
     (trial / "server-1.log").write_text("".join(logged(DIED_S, line) for line in log))
@@ -160,16 +160,14 @@ def test_who_ended_a_worker_is_said_with_what_it_cost(tmp_path: Path, case: str)
         assert "The place of such a worker was empty for up to 2.9 s" in said
 
 
-def test_a_death_that_cost_little_stands_behind_what_explains_more() -> None:
-    """It is told all the same. Replaced workers that cost little are not."""
-    cost = [Toll("page", lost=0, waited=1, longest_s=0.1, of=9, cost_s=0.1)]
-    deaths = Deaths([Death("box:7", "unknown", "", at(1), 1.0, at(2))], cost)
-    variant = VariantRecord(name=TODAY, workers=2, settings={})
+def test_a_place_that_nobody_took_again_is_told(tmp_path: Path) -> None:
+    """Both workers die, and one comes back."""
+    ended = [f"[2026] [1] [ERROR] Worker (pid:{process}) exited with code 3." for process in (7, 8)]
 
-    died, replaced = death_bottlenecks({"worker-deaths": deaths, "max-requests": deaths}, variant, lambda s: s / 10)
+    _, _, said = service(tmp_path, ended, server="gunicorn-gthread", alive=[9])
 
-    assert died.explains == replaced.explains == pytest.approx(0.01)
-    assert (is_always_said(died), is_always_said(replaced)) == (True, False)
+    assert "The application itself ended 2 workers, 5.1 s and 5.1 s after the load began" in said
+    assert "When the load ended, 1 place still had no worker." in said
 
 
 def test_requests_of_an_invalid_trial_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +229,7 @@ def test_a_worker_of_the_labs_own_workload_that_dies_still_spoils_its_trial(tmp_
 
 
 def test_a_server_that_lost_no_worker_has_none_to_tell_of(tmp_path: Path) -> None:
-    _, bottlenecks, _ = service(tmp_path, died=False, server="gunicorn-gthread")
+    _, bottlenecks, _ = service(tmp_path, alive=[7, 8, 9], server="gunicorn-gthread")
 
     assert [each for each in bottlenecks if each.limit.startswith("worker-")] == []
 
