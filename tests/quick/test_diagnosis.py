@@ -26,6 +26,7 @@ from stampede.diagnosis.section import section_of
 from stampede.diagnosis.symptoms import Symptoms
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
+from stampede.predict.symptoms import SYMPTOMS
 from stampede.records.folder import read_run, trial_folder
 from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, Run, VariantRecord
 from stampede.records.summary import ErrorRow, Estimate, Summary, TrialValidity, Validity
@@ -300,180 +301,158 @@ DIAGNOSES: dict[str, Case] = {
 
 
 def test_each_limit_is_named_with_its_requests_and_what_helps(diagnosed: Diagnose) -> None:
-    """No cure is advised that cannot help, and nothing is blamed that was not seen."""
+    """No cure is advised that cannot help, and nothing is blamed that was not seen. Cures are in predict.symptoms."""
     found = {name: diagnosed(*rows, **of) for name, (rows, of) in DIAGNOSES.items()}
 
     known: set[str] = set()
+    cures = {text: f"[{name}{key and ': '}{key}]." for name, symptom in SYMPTOMS.items()
+             for key, text in symptom.cures.items()}  # fmt: skip
 
-    def new(said: str) -> str:  # each sentence stands here once
-        told = ["…" if each in known else each for each in re.split(r"(?<=[.?]) (?=[A-Z0-9])", said)]
+    def new(said: str) -> str:  # each sentence stands here once, and a cure is named
+        for text in sorted(cures, key=len, reverse=True):
+            said = said.replace(text, cures[text])
+        told = ["…" if each in known else each for each in re.split(r"(?<=[.?]) (?=[A-Z0-9[])", said)]
         known.update(told)
         return re.sub(r"…( …)+", "…", " ".join(told))
 
-    assert listed(
-        f"{name}{' (alarm)' if one.alarm else ''}: "
-        f"{', '.join(f'{limit.limit} {limit.requests}' for limit in one.bottlenecks)}: {new(' '.join(one.sentences))}"
-        for name, one in found.items()
-    ) == snapshot("""\
-well: : No request waits for a worker noticeably. How long an answer takes is up to the application.
-a shared socket (alarm): avoidable-wait ['light']: 50.0% (40.0% to 60.0%) of the light requests waited for a
-    busy worker while another worker had a free thread, for up to 0.89 s. While they waited, these requests
-    held the threads of their worker: heavy for 100.0% of the time. The cause is how workers accept
-    connections: a busy worker takes a connection from the shared socket, and no other worker can take it
-    back.
-sockets of their own (alarm): avoidable-wait ['light']: … The cause is how workers accept connections: each
-    worker has its own listening socket, and the kernel chooses a socket without knowing which worker has a
-    free thread.
-a balancer (alarm): avoidable-wait ['light']: … The cause is the balancer: it passes requests to a worker
-    without knowing which worker has a free thread.
-one stream (alarm): avoidable-wait ['page']: 50.0% of the page requests waited for a busy worker while another
-    worker had a free thread. …
-two streams (alarm): avoidable-wait ['page'], threads ['page']: … Even if all threads took requests from one
-    queue, one in ten of the page requests would wait for 4.3 s or more, so 2 at a time are too few for this
-    load.
-too few threads (alarm): threads ['home']: Before their work begins, one in a hundred of the home requests
-    loses 400 ms or more: no worker had a free thread meanwhile, so 2 at a time are too few for this load.
-late while workers compute (alarm): processors ['home']: Before their work begins, one in a hundred of the
-    home requests loses 400 ms or more: the workers were computing meanwhile. The workers used 100.0% of this
-    machine's 2 processors. More threads or processes do not help; more processors do, and requests that
-    compute less.
-one process computes (alarm): processors []: The workers used 100.0% of 1 processor; a process can use only
-    one, and there are 2. More threads do not help; more processes do.
-two processes compute (alarm): processors []: The workers used 80.0% of this machine's 2 processors. …
-eight processes compute (alarm): processors []: …
-a limit of half a core (alarm): processors ['home']: … The workers used 96.0% of their limit (cpus), which is
-    0.5. More threads or processes do not help; a higher limit does, and requests that compute less.
-bursts that a limit keeps (alarm): processors ['home']: … The workers used 24.0% of their limit (cpus), which
-    is 1. The limit kept them from computing for 30.0% of the time. …
-one process computes little: : …
-a line that computes (alarm): processors []: 100% of what long requests and other threads compute is in
-    Cursor.execute (views.py:12 books). The workers used 96.0% of this machine's 2 processors. …
-an event loop (alarm): event-loop ['home']: Before their work begins, one in a hundred of the home requests
-    loses 400 ms or more: probably, the event loop of their worker was held up. A function that computes or
-    blocks holds up all requests of its worker.
-a loop that goes on (alarm): unknown ['home']: Before their work begins, one in a hundred of the home requests
-    loses 400 ms or more: the event loop of their worker went on meanwhile, and what held them up is not
-    known. That fits clients that send slowly or say nothing, C code that keeps the interpreter lock, and a
-    limit of connections (granian's backpressure, gunicorn's worker_connections).
-a loop that the collector holds (alarm): interpreter-lock ['home']: The garbage collector held all threads for
-    22.5% of the time, called in app.py:31 close. After gc.freeze() at the end of the start, it looks at new
-    objects only. Before their work begins, one in a hundred of the home requests loses 400 ms or more.
-    Functions that compute, C code, and a garbage collector with many objects hold the lock in any thread;
-    they belong into other processes, or more workers share the lock among fewer requests.
-a loop that blocks (alarm): event-loop []: The event loops of the workers were held up for 2.8% of the time,
-    and for up to 0.20 s at once. Meanwhile, no other request of the worker went on. Calls that block belong
-    into threads (asyncio.to_thread; in FastAPI, def instead of async def), and functions that compute belong
-    into other processes.
-a loop that computes (alarm): event-loop []: The event loops of the workers were held up for 10.0% of the
-    time, and for up to 0.20 s at once. … In other processes, such as those of a ProcessPoolExecutor,
-    functions that compute would let the other requests go on; in threads, they keep the interpreter lock.
-a rare hold: : …
-a hub (alarm): event-loop []: The hubs of the workers were held up for 12.5% of the time, and for up to 5.0 s
-    at once. … A driver that waits in C holds up all greenlets of its worker. The cure is a driver that the
-    greenlets know, or worker_class gthread with threads.
-slower together (alarm): inside ['page']: Under this load, the page requests are at work for 51.2 ms (alone:
-    10.0 ms). The processors are not busy, so these requests wait inside the application: for a pool of
-    connections or threads, a database, a lock or another service.
-little slower together: : …
-who knows how busy: : …
-as much slower as computing: : …
-a full pool (alarm): thread-pool ['page']: For 30.0% of the time, all 40 threads of AnyIO's pool in a worker
-    were busy, and requests waited for a thread of the pool. FastAPI and Starlette run def end points there.
-    Under this load, the page requests are at work for 51.2 ms (alone: 2.0 ms). Make quick end points async
-    def, raise total_tokens of anyio.to_thread.current_default_thread_limiter(), or start more workers.
-a pool full of other work (alarm): thread-pool []: For 22.5% of the time, all 40 threads of AnyIO's pool in a
-    worker were busy, and requests waited for a thread of the pool. … Meanwhile, only 11 requests were at work
-    in a worker on average, so most threads worked on something else, such as background tasks, which run
-    after the answer. Take this work out of the pool: into a queue with workers of its own, or into async
-    functions. …
-a pool that is seldom full: : …
-a pool beside the lock (alarm): interpreter-lock [], thread-pool []: For 5.0% of the time, and for up to 0.30
-    s at once, the event loops of the workers did not go on because other threads of the process kept Python's
-    interpreter lock. … For 40.0% of the time, all 40 threads of AnyIO's pool in a worker were busy, and
-    requests waited for a thread of the pool. … While threads compute, a larger pool does not help. Make quick
-    end points async def, so that they need no thread.
-a busy machine (alarm): : In doubt: the machine was 95% busy during the load, but the workers used only 0.08
+    def limits(one: Diagnosis) -> str:
+        told = ", ".join(" ".join([each.limit, *each.requests]) for each in one.bottlenecks)
+        return told if one.alarm and told else "in doubt" if one.alarm else "nothing"
+
+    assert listed(f"{name}: {limits(one)}: {new(' '.join(one.sentences))}" for name, one in found.items()) == snapshot("""\
+well: nothing: No request waits for a worker noticeably. How long an answer takes is up to the application.
+a shared socket: avoidable-wait light: 50.0% (40.0% to 60.0%) of the light requests waited for a busy worker
+    while another worker had a free thread, for up to 0.89 s. While they waited, these requests held the
+    threads of their worker: heavy for 100.0% of the time. The cause is [avoidable-wait: shared].
+sockets of their own: avoidable-wait light: … The cause is [avoidable-wait: per-worker].
+a balancer: avoidable-wait light: … The cause is [avoidable-wait].
+one stream: avoidable-wait page: 50.0% of the page requests waited for a busy worker while another worker had
+    a free thread. …
+two streams: avoidable-wait page, threads page: … Even if all threads took requests from one queue, one in ten
+    of the page requests would wait for 4.3 s or more, so 2 at a time are too few for this load.
+too few threads: threads home: Before their work begins, one in a hundred of the home requests loses 400 ms or
+    more: no worker had a free thread meanwhile, so 2 at a time are too few for this load.
+late while workers compute: processors home: Before their work begins, one in a hundred of the home requests
+    loses 400 ms or more: the workers were computing meanwhile. The workers used 100.0% of this machine's 2
+    processors. [processors].
+one process computes: processors: The workers used 100.0% of 1 processor; a process can use only one, and
+    there are 2. [processors: few workers].
+two processes compute: processors: The workers used 80.0% of this machine's 2 processors. …
+eight processes compute: processors: …
+a limit of half a core: processors home: … The workers used 96.0% of their limit (cpus), which is 0.5.
+    [processors: a limit].
+bursts that a limit keeps: processors home: … The workers used 24.0% of their limit (cpus), which is 1. The
+    limit kept them from computing for 30.0% of the time. …
+one process computes little: nothing: …
+a line that computes: processors: 100% of what long requests and other threads compute is in Cursor.execute
+    (views.py:12 books). The workers used 96.0% of this machine's 2 processors. …
+an event loop: event-loop home: Before their work begins, one in a hundred of the home requests loses 400 ms
+    or more: probably, the event loop of their worker was held up. A function that computes or blocks holds up
+    all requests of its worker.
+a loop that goes on: unknown home: Before their work begins, one in a hundred of the home requests loses 400
+    ms or more: the event loop of their worker went on meanwhile, and what held them up is not known.
+    [unknown].
+a loop that the collector holds: interpreter-lock home: The garbage collector held all threads for 22.5% of
+    the time, called in app.py:31 close. After gc.freeze() at the end of the start, it looks at new objects
+    only. Before their work begins, one in a hundred of the home requests loses 400 ms or more. Functions that
+    compute, C code, and a garbage collector with many objects hold the lock in any thread; [interpreter-lock:
+    a processor is free].
+a loop that blocks: event-loop: The event loops of the workers were held up for 2.8% of the time, and for up
+    to 0.20 s at once. Meanwhile, no other request of the worker went on. [event-loop].
+a loop that computes: event-loop: The event loops of the workers were held up for 10.0% of the time, and for
+    up to 0.20 s at once. … [event-loop: compute].
+a rare hold: nothing: …
+a hub: event-loop: The hubs of the workers were held up for 12.5% of the time, and for up to 5.0 s at once. …
+    [event-loop: greenlets].
+slower together: inside page: Under this load, the page requests are at work for 51.2 ms (alone: 10.0 ms). The
+    processors are not busy, so these requests wait inside the application: [inside].
+little slower together: nothing: …
+who knows how busy: nothing: …
+as much slower as computing: nothing: …
+a full pool: thread-pool page: For 30.0% of the time, all 40 threads of AnyIO's pool in a worker were busy,
+    and requests waited for a thread of the pool. FastAPI and Starlette run def end points there. Under this
+    load, the page requests are at work for 51.2 ms (alone: 2.0 ms). [pool].
+a pool full of other work: thread-pool: For 22.5% of the time, all 40 threads of AnyIO's pool in a worker were
+    busy, and requests waited for a thread of the pool. … Meanwhile, only 11 requests were at work in a worker
+    on average, so most threads worked on something else, such as background tasks, which run after the
+    answer. Take this work out of the pool: into a queue with workers of its own, or into async functions. …
+a pool that is seldom full: nothing: …
+a pool beside the lock: interpreter-lock, thread-pool: For 5.0% of the time, and for up to 0.30 s at once, the
+    event loops of the workers did not go on because other threads of the process kept Python's interpreter
+    lock. … For 40.0% of the time, all 40 threads of AnyIO's pool in a worker were busy, and requests waited
+    for a thread of the pool. … While threads compute, a larger pool does not help. [pool: computes].
+a busy machine: in doubt: In doubt: the machine was 95% busy during the load, but the workers used only 0.08
     of its 2 processors. The other 1.8 went to the load generator, the engine (which also handles what the
     workers write) or other programs. Measure again on a machine that is not busy.
-much output (alarm): output []: The workers write 1.0 MB a request to their output, 40.0 MB a second. The
-    engine reads and stores all of it, which takes processor time, and a worker that writes faster than the
-    engine reads waits meanwhile. Log less, and measure again. …
-late on a busy machine (alarm): : … Before their work begins, one in a hundred of the page requests loses 400
+much output: output: The workers write 1.0 MB a request to their output, 40.0 MB a second. The engine reads
+    and stores all of it, which takes processor time, and a worker that writes faster than the engine reads
+    waits meanwhile. Log less, and measure again. …
+late on a busy machine: in doubt: … Before their work begins, one in a hundred of the page requests loses 400
     ms or more: perhaps because the machine was busy. …
-late loop of a busy machine (alarm): : …
-a line on a busy machine (alarm): : … 95% of the time of long requests is spent in views.py:12 books, mostly
+late loop of a busy machine: in doubt: …
+a line on a busy machine: in doubt: … 95% of the time of long requests is spent in views.py:12 books, mostly
     Cursor.execute. …
-workers that are replaced (alarm): threads ['home']: Before their work begins, one in a hundred of the home
-    requests loses 4.0 s or more: no worker had a free thread meanwhile, because workers were replaced, or 20
-    at a time are too few for this load. max_requests replaces each worker after 200 to 210 requests: at the
-    measured rate, all 4 workers about every 16.4 s, and at nearly the same moment, because the jitter is only
-    10. Waits while workers are replaced are in these numbers.
-a lock that a thread keeps (alarm): interpreter-lock ['page']: Before their work begins, one in ten of the
-    page requests loses 2.5 s or more: their worker had a free thread but other threads of the process kept
-    Python's interpreter lock. 100% of what long requests and other threads compute is in re.match (app.py:12
-    search). …
-waits beside free threads (alarm): unknown ['page']: Before their work begins, one in ten of the page requests
-    loses 2.5 s or more: their worker had a free thread meanwhile, and what held them up is not known. …
-a lock now and then (alarm): inside ['page']: Under this load, one in ten of the page requests are at work for
-    901 ms or more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the
-    application: for a lock or a limiter, which others hold. 100% of the waits inside page are in with lock
-    (app.py:13 top).
-a pool of threads now and then (alarm): inside ['page']: … The processors are not busy, so these requests wait
-    inside the application: for a pool of threads or processes, which is too small, or whose work waits
-    itself. 100% of the waits inside page are in Future.result (app.py:13 top).
-a database now and then (alarm): inside ['page']: … 100% of the waits inside page are in db.execute (app.py:13
-    top).
-sleeps now and then: : …
-streams on a busy machine (alarm): threads ['page']: …
-streams that compute on a busy machine (alarm): : In doubt: the machine was 95% busy during the load, but the
+workers that are replaced: threads home: Before their work begins, one in a hundred of the home requests loses
+    4.0 s or more: no worker had a free thread meanwhile, because workers were replaced, or 20 at a time are
+    too few for this load. max_requests replaces each worker after 200 to 210 requests: at the measured rate,
+    all 4 workers about every 16.4 s, and at nearly the same moment, because the jitter is only 10. Waits
+    while workers are replaced are in these numbers.
+a lock that a thread keeps: interpreter-lock page: Before their work begins, one in ten of the page requests
+    loses 2.5 s or more: their worker had a free thread but other threads of the process kept Python's
+    interpreter lock. 100% of what long requests and other threads compute is in re.match (app.py:12 search).
+    …
+waits beside free threads: unknown page: Before their work begins, one in ten of the page requests loses 2.5 s
+    or more: their worker had a free thread meanwhile, and what held them up is not known. …
+a lock now and then: inside page: Under this load, one in ten of the page requests are at work for 901 ms or
+    more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: [inside:
+    lock]. 100% of the waits inside page are in with lock (app.py:13 top).
+a pool of threads now and then: inside page: … The processors are not busy, so these requests wait inside the
+    application: [inside: result]. 100% of the waits inside page are in Future.result (app.py:13 top).
+a database now and then: inside page: … 100% of the waits inside page are in db.execute (app.py:13 top).
+sleeps now and then: nothing: …
+streams on a busy machine: threads page: …
+streams that compute on a busy machine: in doubt: In doubt: the machine was 95% busy during the load, but the
     workers used only 0.60 of its 2 processors. The other 1.3 went to the load generator, the engine (which
     also handles what the workers write) or other programs. Before their work begins, one in ten of the page
     requests loses 4.0 s or more: perhaps because the machine was busy. …
-waits inside on a busy machine (alarm): inside ['page']: … They lack a processor for far less than this, so
-    these requests wait inside the application: for a pool of connections or threads, a database, a lock or
-    another service. … Before their work begins, one in a hundred of the page requests loses 90.0 ms or more:
-    perhaps because the machine was busy. …
-waits for a busy machine (alarm): : …
-a loop that explains little (alarm): event-loop []: The event loops of the workers were held up for 7.5% of
-    the time, and for up to 0.50 s at once. … This explains 2.0% of the time that requests lose; the rest is
-    not explained.
-a loop on busy processors (alarm): processors [], event-loop []: … The event loops of the workers were held up
-    for 45.0% of the time, and for up to 0.30 s at once. …
-a hub on busy processors (alarm): processors [], event-loop []: … The hubs of the workers were held up for
-    45.0% of the time, and for up to 0.30 s at once. … A function that computes holds up all greenlets of its
-    worker. In other processes, or in the threads of worker_class gthread, it would let the other requests go
-    on.
-an executor on busy processors (alarm): processors [], thread-pool []: … For 40.0% of the time, all 6 threads
-    of asyncio's default executor in a worker were busy, and calls of asyncio.to_thread or run_in_executor
-    waited for a thread. … What only waits needs no thread.
-lines that hold a loop (alarm): event-loop [], interpreter-lock []: The event loops of the workers were held
-    up for 12.5% of the time, and for up to 0.50 s at once. … 63% of this time is spent in checker.py:31
-    check_all, called by no request. 32% of this time is spent in time.sleep (app.py:14 chart), called by
-    requests of chart. … The garbage collector held all threads for 10.0% of the time, called in app.py:31
-    close. …
-lines that keep the lock (alarm): interpreter-lock []: For 10.0% of the time, and for up to 0.50 s at once,
-    the event loops of the workers did not go on because other threads of the process kept Python's
-    interpreter lock. …
-a line that calls the collector (alarm): interpreter-lock []: …
-a line of a pool (alarm): thread-pool []: … 100% of the time of its threads is spent in time.sleep (app.py:10
-    send_mail). …
-a line of a pool of connections (alarm): inside ['page']: … The processors are not busy, so these requests
-    wait inside the application: for a pool of connections, which is smaller than the requests at work need.
-    92% of the waits inside page are in QueuePool.get (app/db.py:12 rows).
-a line beside too few threads (alarm): threads ['page']: Before their work begins, one in a hundred of the
-    page requests loses 400 ms or more: no worker had a free thread meanwhile, so 2 at a time are too few for
-    this load. … More threads would wait there, too. This explains 0.0% of the time that requests lose; the
-    rest is not explained.
-a death that cost little (alarm): thread-pool [], worker-deaths ['page']: … 1 worker died, 1.0 s after the
-    load began. It was no lack of memory and no limit of the server that the lab knows; whether it was an exit
-    or a signal, the server does not say. The place of such a worker was empty for up to 1.0 s. Requests lost
-    with these workers: none. Meanwhile, requests waited for a worker: 1 of 9 page requests for up to 0.10 s.
-a worker that is replaced at little cost (alarm): thread-pool [], max-requests ['page']: …
-requests that are refused: : All admin requests failed (status 404). No time is measured of them. Is the path
-    right? 25.0% of the home requests failed (no reason given). Nothing was measured of today's way to serve,
-    so nothing else is said.
-requests beside refused ones: : All admin requests failed (status 418). … No request of the other classes
-    waits for a worker noticeably. …
+waits inside on a busy machine: inside page: … They lack a processor for far less than this, so these requests
+    wait inside the application: [inside]. … Before their work begins, one in a hundred of the page requests
+    loses 90.0 ms or more: perhaps because the machine was busy. …
+waits for a busy machine: in doubt: …
+a loop that explains little: event-loop: The event loops of the workers were held up for 7.5% of the time, and
+    for up to 0.50 s at once. … This explains 2.0% of the time that requests lose; the rest is not explained.
+a loop on busy processors: processors, event-loop: … The event loops of the workers were held up for 45.0% of
+    the time, and for up to 0.30 s at once. …
+a hub on busy processors: processors, event-loop: … The hubs of the workers were held up for 45.0% of the
+    time, and for up to 0.30 s at once. … [event-loop: greenlets compute].
+an executor on busy processors: processors, thread-pool: … For 40.0% of the time, all 6 threads of asyncio's
+    default executor in a worker were busy, and calls of asyncio.to_thread or run_in_executor waited for a
+    thread. … [executor: computes].
+lines that hold a loop: event-loop, interpreter-lock: The event loops of the workers were held up for 12.5% of
+    the time, and for up to 0.50 s at once. … 63% of this time is spent in checker.py:31 check_all, called by
+    no request. 32% of this time is spent in time.sleep (app.py:14 chart), called by requests of chart. … The
+    garbage collector held all threads for 10.0% of the time, called in app.py:31 close. …
+lines that keep the lock: interpreter-lock: For 10.0% of the time, and for up to 0.50 s at once, the event
+    loops of the workers did not go on because other threads of the process kept Python's interpreter lock. …
+a line that calls the collector: interpreter-lock: …
+a line of a pool: thread-pool: … 100% of the time of its threads is spent in time.sleep (app.py:10 send_mail).
+    …
+a line of a pool of connections: inside page: … The processors are not busy, so these requests wait inside the
+    application: [inside: pool]. 92% of the waits inside page are in QueuePool.get (app/db.py:12 rows).
+a line beside too few threads: threads page: Before their work begins, one in a hundred of the page requests
+    loses 400 ms or more: no worker had a free thread meanwhile, so 2 at a time are too few for this load. …
+    More threads would wait there, too. This explains 0.0% of the time that requests lose; the rest is not
+    explained.
+a death that cost little: thread-pool, worker-deaths page: … 1 worker died, 1.0 s after the load began. It was
+    no lack of memory and no limit of the server that the lab knows; whether it was an exit or a signal, the
+    server does not say. The place of such a worker was empty for up to 1.0 s. Requests lost with these
+    workers: none. Meanwhile, requests waited for a worker: 1 of 9 page requests for up to 0.10 s.
+a worker that is replaced at little cost: thread-pool, max-requests page: …
+requests that are refused: nothing: All admin requests failed (status 404). No time is measured of them. Is
+    the path right? 25.0% of the home requests failed (no reason given). Nothing was measured of today's way
+    to serve, so nothing else is said.
+requests beside refused ones: nothing: All admin requests failed (status 418). … No request of the other
+    classes waits for a worker noticeably. …
 """)
 
 
