@@ -150,10 +150,10 @@ def described(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_the_example_of_a_service(tmp_path: Path) -> None:
+def test_the_example_of_a_service_is_answered_on_one_screen(lab: Lab, tmp_path: Path) -> None:
     assert EXAMPLE
     service = read_service(described(tmp_path, EXAMPLE[1]))
-    asked = service.load()
+    asked, screen = service.load(), lab.call("advise", str(tmp_path / "mine.yaml")).stdout.splitlines()
 
     assert asked.computes
     assert service.cores
@@ -162,6 +162,8 @@ def test_the_example_of_a_service(tmp_path: Path) -> None:
         computed = sum(step.takes.mean for step in one.steps if step.does == "compute")
         assert computed == pytest.approx(described_as.get("computes", 0) * one.mean)
     assert rank(asked)[0].option.workers <= service.cores
+    assert "# gunicorn.conf.py" in screen
+    assert len(screen) <= 24
 
 
 MISTAKES = [
@@ -263,76 +265,52 @@ classes:
 """
 
 
-def advised(lab: Lab, tmp_path: Path, text: str, *options: str) -> str:
-    said = lab.call("advise", str(described(tmp_path, text)), *options)
+WAITING = "cores: 2\nmemory_mib: 512\nwaits: true\nclasses:\n  page: {per_second: 6, takes_s: [0.1, 0.2, 9, 20]}"
+UNKNOWN, WAITS, WORKS = (COMPUTES.replace("@", computes) for computes in ("", ", computes: 0", ", computes: 1"))
+AS_GOOD = "as good as the fastest (in no class is p99 more than 10% and 5 ms above)"
+ADVICE = {
+    "one process, if nothing computes": (
+        WAITS, ["serve with 1 worker x 8 threads (one process; others: --ways)", AS_GOOD], ["unknown"]),
+    "one process cannot carry 1.5 cores of work": (
+        WORKS, ["One process is left out", AS_GOOD, "memory 1024 MiB hold workers of up to ",
+                "MiB (stampede try measures them)", "beside up to"], ["unknown", " 1 x "]),
+    "nobody knows what computes": (
+        UNKNOWN, ["serve with 2 workers x", "unknown how much requests compute: from none to all of their time",
+                  *(f"if requests compute {part} of their time" for part in ("0%", "50%", "100%")),
+                  "One process is left out"], [" 1 x "]),
+    "twice the work in the busiest minute is more than two cores, if all of it computes": (
+        UNKNOWN.replace("classes", "peak: 2\nclasses"),
+        ["It depends on how much requests compute, which the file does not say:", "100% more cores",
+         "To find out, let stampede try measure processor time"], ["# gunicorn.conf.py"]),
+    "the memory of a worker is known": (
+        WAITS.replace("classes", "worker_mib: 120\nclasses"),
+        ["of 1024 MiB, for workers of 120 MiB each", "beside MiB"], ["hold workers"]),
+    "durations with waits give bounds": (
+        WAITING, ["between 0.60 and 44.0 workers", "gunicorn's %(L)s"], ["serve with"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ADVICE)
+def test_the_advice_with_its_ways_fits_80_columns_and_says(lab: Lab, tmp_path: Path, case: str) -> None:
+    text, parts, others = ADVICE[case]
+
+    said = lab.call("advise", str(described(tmp_path, text)), "--ways")
+
     assert (said.returncode, said.stderr) == (0, "")
     assert max(map(len, said.stdout.splitlines())) <= 80
-    return " ".join(said.stdout.split())
-
-
-def test_what_computes_is_unknown_unless_the_file_says_it(lab: Lab, tmp_path: Path) -> None:
-    """One process cannot carry 1.5 cores of work, so it is recommended only if the file says that nothing computes."""
-    unknown = advised(lab, tmp_path, COMPUTES.replace("@", ""), "--ways")
-    waits = advised(lab, tmp_path, COMPUTES.replace("@", ", computes: 0"), "--ways")
-    works = advised(lab, tmp_path, COMPUTES.replace("@", ", computes: 1"), "--ways")
-
-    assert "serve with 2 workers x" in unknown
-    assert "unknown how much requests compute: from none to all of their time" in unknown
-    for part in ("0%", "50%", "100%"):
-        assert f"if requests compute {part} of their time" in unknown
-    for said in (unknown, works):
-        assert "One process is left out" in said
-        assert " 1 x " not in said
-    assert "serve with 1 worker x 8 threads (one process; others: --ways)" in waits
-    assert "unknown" not in works + waits
-    assert re.search(r"memory 1024 MiB hold workers of up to \d+ MiB \(stampede try measures them\)", works)
-    assert "beside up to" in works
-    for said in (waits, works):
-        assert re.search(r"as good as the fastest \(in no class is p99 more than 10% and 5 ms above\)", said)
+    told = " ".join(said.stdout.split())
+    assert ([part for part in parts if part not in told], [part for part in others if part in told]) == ([], [])
 
 
 def test_ways_are_ranked_as_the_advice_says(tmp_path: Path) -> None:
     """Those that are as good as the fastest come first, and of them the way with the least memory."""
-    [case] = read_service(described(tmp_path, COMPUTES.replace("@", ", computes: 0"))).cases()
+    [case] = read_service(described(tmp_path, WAITS)).cases()
     names, good = ranked_names([case])
 
     assert names[: len(good)] == good
     assert 1 < len(good) < len(names)
     memory = [case.ways[name].option.memory_mib for name in good]
     assert memory == sorted(memory)
-
-
-def test_a_load_that_may_exceed_the_machine_depends(lab: Lab, tmp_path: Path) -> None:
-    """Twice the work in the busiest minute is more than two cores, if all of it computes."""
-    said = advised(lab, tmp_path, COMPUTES.replace("@", "").replace("classes", "peak: 2\nclasses"), "--ways")
-
-    assert "It depends on how much requests compute, which the file does not say:" in said
-    assert "100% more cores" in said
-    assert "To find out, let stampede try measure processor time" in said
-    assert "# gunicorn.conf.py" not in said
-
-
-WAITING = "cores: 2\nmemory_mib: 512\nwaits: true\nclasses:\n  page: {per_second: 6, takes_s: [0.1, 0.2, 9, 20]}"
-
-
-def test_durations_with_waits_give_bounds_and_no_advice(lab: Lab, tmp_path: Path) -> None:
-    said = advised(lab, tmp_path, WAITING)
-
-    assert "between 0.60 and 44.0 workers" in said
-    assert "gunicorn's %(L)s" in said
-    assert "serve with" not in said
-
-
-def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
-    assert EXAMPLE
-    said = lab.call("advise", str(described(tmp_path, EXAMPLE[1])))
-
-    assert (said.returncode, said.stderr) == (0, "")
-    assert max(map(len, said.stdout.splitlines())) <= 80
-    assert len(said.stdout.splitlines()) <= 24
-    assert "# gunicorn.conf.py" in said.stdout
-    text = COMPUTES.replace("@", ", computes: 0").replace("classes", "worker_mib: 120\nclasses")
-    assert "beside MiB" in advised(lab, tmp_path, text, "--ways"), "memory is that of their workers, or left out"
 
 
 POD = """
