@@ -69,6 +69,8 @@ _LINES: Sequence[tuple[str, str]] = (
 """What gunicorn, uvicorn and uWSGI write when a worker ends or begins, with its process and a detail. hypercorn and
 granian write nothing of the kind: they end as a whole when a worker ends."""
 _ENDED = {"exit", "signal", "unknown", "finished"}
+_TOLD: Sequence[Cause] = ("timeout", "limit", "exit", "signal")
+"""What a server's log tells of who ended a worker; the first that it tells is so."""
 _TIMED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?)\d*Z (.*)")
 
 _LONG_WORK = "A longer timeout lets such requests end, but others wait behind them; long work belongs elsewhere."
@@ -276,33 +278,24 @@ def _deaths(
         began = {process: said["booted"][0] for process, said in lines.items() if "booted" in said}
     backs_s = sorted(back_s for process, back_s in began.items() if process not in before.counts)
     killed = max(0, (after.out_of_memory or 0) - (before.out_of_memory or 0))
+    most = int(variant.settings.get("max_requests") or 0)
     for process, when_s in sorted(at_s.items(), key=lambda each: each[1]):
-        served = after.counts.get(process, {}).get("served", 0)
-        noted = notes.get(process)
+        said, noted, served = lines.get(process, {}), notes.get(process), after.counts.get(process, {}).get("served", 0)
+        cause: Cause = next((each for each in _TOLD if each in said), "unknown")
+        if cause != "timeout" and most and ("finished" in said or served >= NEARLY * most):
+            cause = "limit"
         is_silent = noted is not None and noted.at_work and 0 < silence_s <= when_s - noted.last_s
-        cause, detail = _cause(lines.get(process, {}), served, variant, is_silent=is_silent)
-        detail = f"{silence_s:g} s" if cause == "timeout" else detail
+        if cause == "unknown" and is_silent and _program(variant) == "uvicorn":
+            cause = "timeout"
+        detail = f"{silence_s:g} s" if cause == "timeout" else said.get(cause, (0.0, ""))[1]
+        if cause == "signal" and detail.isdecimal():
+            detail = signal.Signals(int(detail)).name
         if killed and (cause == "unknown" or detail == "SIGKILL"):
             killed, cause, detail = killed - 1, "memory", ""
         back_s = next((each for each in backs_s if when_s < each <= ended_s), math.inf)
         if back_s in backs_s:
             backs_s.remove(back_s)
         yield Death(f"{after.host}:{process}", cause, detail, when_s, max(0.0, when_s - began_s), back_s)
-
-
-def _cause(said: _Lines, served: int, variant: VariantRecord, *, is_silent: bool) -> tuple[Cause, str]:
-    """Return who ended a worker, as far as its server says it or the evidence shows it, and a detail."""
-    most = int(variant.settings.get("max_requests") or 0)
-    if "timeout" in said:
-        return "timeout", ""
-    if "limit" in said or (most and ("finished" in said or served >= NEARLY * most)):
-        return "limit", ""
-    if "exit" in said:
-        return "exit", said["exit"][1]
-    if "signal" in said:
-        name = said["signal"][1]
-        return "signal", signal.Signals(int(name)).name if name.isdecimal() else name
-    return "timeout" if is_silent and _program(variant) == "uvicorn" else "unknown", ""
 
 
 def _program(variant: VariantRecord) -> str:

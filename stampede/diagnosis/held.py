@@ -49,17 +49,6 @@ _QUICK = 10
 """The percentile of a class's times at work that stands for a request alone, if alone took longer or is unknown."""
 
 
-class LostTimes(NamedTuple):
-    """What each answered request of a trial lost before its work began, and at work, in seconds.
-
-    ``takes_s`` is what a request of each class takes without such a loss.
-    """
-
-    before_s: Times
-    at_work_s: Times
-    takes_s: Times
-
-
 class Held(NamedTuple):
     """For how long event loops or pools were held up in one trial, over all workers and at most at once, in seconds.
 
@@ -125,19 +114,19 @@ def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, fl
     return {}
 
 
-def lost_times(answered: Answered, alone_ms: Mapping[str, float]) -> LostTimes:
-    """Return what requests lost. ``alone_ms`` is how long a request of each class takes alone, as far as is known.
+def lost_times(answered: Answered, alone_ms: Mapping[str, float]) -> tuple[Times, Times, Times]:
+    """Return what each request takes, and what it lost before its work began, and at work, in seconds.
 
-    A request takes as long as one alone, or as the quickest tenth of its class under the load, whichever is less:
-    single requests may meet a job in the background, too.
+    ``alone_ms`` is how long a request of each class takes alone, as far as is known. A request takes as long as one
+    alone, or as the quickest tenth of its class under the load, whichever is less: single requests may meet a job in
+    the background, too.
     """
     work_s = np.maximum(answered.ended_s - answered.began_s, 0.0)
-    takes_s = np.array([
-        min(alone_ms.get(name, inf) / 1000, float(np.percentile(work_s[answered.request_class == place], _QUICK)))
-        for place, name in enumerate(answered.classes)
-    ])  # fmt: skip
-    at_work_s = np.maximum(work_s - takes_s[answered.request_class], 0.0) if answered.classes else work_s
-    return LostTimes(np.maximum(answered.began_s - answered.sent_s, 0.0), at_work_s, takes_s)
+    takes_s = np.zeros_like(work_s)
+    for place, name in enumerate(answered.classes):
+        mine = answered.request_class == place
+        takes_s[mine] = min(alone_ms.get(name, inf) / 1000, float(np.percentile(work_s[mine], _QUICK)))
+    return takes_s, np.maximum(answered.began_s - answered.sent_s, 0.0), np.maximum(work_s - takes_s, 0.0)
 
 
 def read_held(
@@ -178,7 +167,8 @@ def read_held(
             stack = Stack(of, kind.removeprefix(of).strip(), classes.get(route, ""), known, called, 0.0)
             spent_s[stack] += note.seconds  # of several threads at once
 
-        lost, workers = lost_times(answered, alone_ms), np.array(answered.workers, object)[answered.worker]
+        _, before_s, lost_at_work_s = lost_times(answered, alone_ms)
+        workers = np.array(answered.workers, object)[answered.worker]
         for what, mine in notes.items():
             in_pool = what in ("pool", "executor")  # a request waits for it while it counts as at work
             from_s = answered.began_s if in_pool else answered.sent_s
@@ -188,7 +178,7 @@ def read_held(
                 spans, own = at_least(1, began_s, ended_s), workers == worker
                 covered_s[own] = time_in(spans, from_s[own], answered.ended_s[own])
                 at_work_s += float(time_in(spans, *np.array(at_work[worker]).T).sum())
-            lost_s = np.minimum(covered_s, lost.at_work_s if in_pool else lost.before_s + lost.at_work_s)
+            lost_s = np.minimum(covered_s, lost_at_work_s if in_pool else before_s + lost_at_work_s)
             lasted_s = [note.ended_s - note.began_s for note in mine]
             threads = max(note.threads for note in mine)
             held.append(Held(what, sum(lasted_s), max(lasted_s), float(lost_s.sum()), threads,

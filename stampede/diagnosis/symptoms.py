@@ -198,15 +198,14 @@ class Symptoms:
         """How much time each request of the trials lost, in the order of the trials."""
         names, parts = [np.empty(0, object)], [np.empty((0, 6))]
         for answered in self.trials:
-            lost, known = lost_times(answered, self.alone_ms), waiting.waits_of_variant(self.variant, answered)
-            beside_s = np.minimum(known.beside_s, lost.before_s) if known else np.zeros_like(lost.before_s)
-            left_s = lost.before_s - beside_s
-            before_s = np.where(waited_for_places(self.deaths, answered), 0.0, left_s)
-            own_s = known.own_s if known else lost.before_s
-            idle_s = np.minimum(before_s, np.maximum(0.0, lost.before_s - own_s))
+            takes_s, all_s, at_work_s = lost_times(answered, self.alone_ms)
+            known = waiting.waits_of_variant(self.variant, answered)
+            beside_s = np.minimum(known.beside_s, all_s) if known else np.zeros_like(all_s)
+            before_s = np.where(waited_for_places(self.deaths, answered), 0.0, all_s - beside_s)
+            deaths_s = all_s - beside_s - before_s
+            idle_s = np.minimum(before_s, np.maximum(0.0, all_s - (known.own_s if known else all_s)))
             names.append(np.array(answered.classes, object)[answered.request_class])
-            parts.append(np.column_stack([lost.takes_s[answered.request_class], beside_s, left_s - before_s, before_s,
-                                          idle_s, lost.at_work_s]))  # fmt: skip
+            parts.append(np.column_stack([takes_s, beside_s, deaths_s, before_s, idle_s, at_work_s]))
         return LostTime(np.concatenate(names), *np.concatenate(parts).T)
 
     @cached_property
