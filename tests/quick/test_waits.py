@@ -213,7 +213,7 @@ ctypes.PyDLL(None).sleep(1000)
      (BLOCKS, TIME_PASSES, 'shop.py", line 4 in <module>', "Timeout (")],
     ids=["in Python", "in C"],
 )  # fmt: skip
-def test_an_application_that_is_never_loaded_is_ended_and_says_what_it_was_doing(
+def test_an_application_that_is_never_loaded_says_what_it_was_doing(
     tmp_path: Path, source: str, before: str, where: str, why: str
 ) -> None:
     """The application itself lets the rest of its minute pass: however slow a machine is, it has got that far."""
