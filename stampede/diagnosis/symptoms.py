@@ -14,7 +14,7 @@ import numpy.typing as npt
 from stampede.diagnosis.deaths import DeathsByLimit, waited_for_places
 from stampede.diagnosis.held import Held, Loops, Stack, lost_times
 from stampede.evaluate.metrics import waiting
-from stampede.evaluate.metrics.waiting import Answered, Times
+from stampede.evaluate.metrics.waiting import Times
 from stampede.evaluate.statistics.losses import Figures
 from stampede.records.run import TODAY, Run, VariantRecord
 from stampede.records.summary import Estimate, Summary
@@ -61,16 +61,19 @@ class LostTime(NamedTuple):
 
     ``takes_s`` is what it takes without a loss. It lost ``beside_s`` by avoidable waits, ``deaths_s`` while a worker's
     place was empty, ``before_s`` else before its work began (``idle_s`` of it while its own worker had a free thread),
-    and ``at_work_s`` at work.
+    and ``at_work_s`` at work. If one queue led to all threads, it would wait for ``in_line_s``. ``held_s`` is for how
+    long the requests of each class held the threads of workers for which others waited avoidably.
     """
 
     request_class: npt.NDArray[np.object_]
+    held_s: Mapping[str, float]
     takes_s: Times
     beside_s: Times
     deaths_s: Times
     before_s: Times
     idle_s: Times
     at_work_s: Times
+    in_line_s: Times
 
     @property
     def all_s(self) -> float:
@@ -187,26 +190,31 @@ class Symptoms:
     # What requests lose
 
     @cached_property
-    def trials(self) -> list[Answered]:
-        """The answered requests of each trial that has some."""
-        load = self.run.loads[0].name
-        read = (waiting.read_answered(self.rows, TODAY, load, trial) for trial in range(1, self.run.trials + 1))
-        return [answered for answered in read if answered.classes]
-
-    @cached_property
     def lost(self) -> LostTime:
-        """How much time each request of the trials lost, in the order of the trials."""
-        names, parts = [np.empty(0, object)], [np.empty((0, 6))]
-        for answered in self.trials:
+        """How much time each request of the trials lost."""
+        names, parts = [np.empty(0, object)], [np.empty((0, 7))]
+        held_s: defaultdict[str, float] = defaultdict(float)
+        for trial in range(1, self.run.trials + 1):
+            answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
+            if not answered.classes:
+                continue
             takes_s, all_s, at_work_s = lost_times(answered, self.alone_ms)
             known = waiting.waits_of_variant(self.variant, answered)
             beside_s = np.minimum(known.beside_s, all_s) if known else np.zeros_like(all_s)
             before_s = np.where(waited_for_places(self.deaths, answered), 0.0, all_s - beside_s)
             deaths_s = all_s - beside_s - before_s
             idle_s = np.minimum(before_s, np.maximum(0.0, all_s - (known.own_s if known else all_s)))
+            in_line_s = waiting.waits_in_line_s(answered, self.slots) if self.slots else np.zeros_like(all_s)
             names.append(np.array(answered.classes, object)[answered.request_class])
-            parts.append(np.column_stack([takes_s, beside_s, deaths_s, before_s, idle_s, at_work_s]))
-        return LostTime(np.concatenate(names), *np.concatenate(parts).T)
+            parts.append(np.column_stack([takes_s, beside_s, deaths_s, before_s, idle_s, at_work_s, in_line_s]))
+            worst = np.argsort(beside_s)[::-1][:MOST_LOOKED_AT]
+            for place in worst[beside_s[worst] > waiting.FROM_S]:
+                until_s = np.minimum(answered.ended_s, answered.began_s[place])
+                both_s = np.maximum(0.0, until_s - np.maximum(answered.began_s, answered.sent_s[place]))
+                both_s[answered.worker != answered.worker[place]] = 0.0
+                for name, held in zip(answered.classes, np.bincount(answered.request_class, both_s), strict=False):
+                    held_s[name] += float(held)
+        return LostTime(np.concatenate(names), held_s, *np.concatenate(parts).T)
 
     @cached_property
     def avoidable(self) -> dict[str, Estimate]:
@@ -218,19 +226,8 @@ class Symptoms:
     @property
     def blockers(self) -> dict[str, float]:
         """Which classes held the threads of workers while others waited avoidably, for which share of the time."""
-        held_s: defaultdict[str, float] = defaultdict(float)
-        for answered in self.trials:
-            waits = waiting.waits_of_variant(self.variant, answered)
-            beside_s = waits.beside_s if waits else np.zeros_like(answered.sent_s)
-            worst = np.argsort(beside_s)[::-1][:MOST_LOOKED_AT]
-            for place in worst[beside_s[worst] > waiting.FROM_S]:
-                until_s = np.minimum(answered.ended_s, answered.began_s[place])
-                both_s = np.maximum(0.0, until_s - np.maximum(answered.began_s, answered.sent_s[place]))
-                both_s[answered.worker != answered.worker[place]] = 0.0
-                for name, held in zip(answered.classes, np.bincount(answered.request_class, both_s), strict=False):
-                    held_s[name] += float(held)
-        all_s, longest_first = sum(held_s.values()), sorted(held_s.items(), key=lambda item: item[::-1])[::-1]
-        return {name: seconds / all_s for name, seconds in longest_first if seconds >= AVOIDABLE * all_s > 0}
+        all_s, held = sum(self.lost.held_s.values()), sorted((held, name) for name, held in self.lost.held_s.items())
+        return {name: seconds / all_s for seconds, name in held[::-1] if seconds >= AVOIDABLE * all_s > 0}
 
     @cached_property
     def slow(self) -> Loses:
@@ -267,10 +264,7 @@ class Symptoms:
         least_ms = COMPUTES_MS_PER_S * self.lost.takes_s.sum()
         if self.is_busy_elsewhere and each_ms * len(self.lost.takes_s) < least_ms:
             names += self.slow
-        if not self.slots or not names:
-            return {}
-        waits_s = [waiting.waits_in_line_s(answered, self.slots) for answered in self.trials]
-        return self._noticeable(np.concatenate([np.empty(0), *waits_s]), names)
+        return self._noticeable(self.lost.in_line_s, names)
 
     @cached_property
     def slow_by_machine(self) -> Loses:
