@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from stampede.diagnosis.model import Diagnosis, Limit
 from stampede.evaluate.statistics.losses import Comparison, Figures, Loss, compare_losses, suspect_reason
 from stampede.predict.options import label_of
+from stampede.records.plural import plural
 from stampede.records.run import TODAY
 from stampede.records.summary import Summary
 from stampede.report.spread import trials_that_tell, value_and_spread, word_list
@@ -129,7 +130,7 @@ def _told(classes: Sequence[Comparison], way: TriedWay) -> str:
         f"and {loss_in_words(compared.before)} ms today" for compared in most
     )  # fmt: skip
     more = len(classes) - len(most)
-    return told + (f"; {more} further class{'es save' if more > 1 else ' saves'}, too" if more else "")
+    return told + (f"; {plural(more, 'further class', 'further classes')}, too" if more else "")
 
 
 def loss_in_words(lost: Loss | None) -> str:

@@ -211,7 +211,7 @@ def _threads(found: Symptoms) -> _Told | None:
     lost = slow | found.slow_in_one_queue
     if not found.slots or not lost or found.computes:
         return None
-    few = f"{found.slots} at a time {'are' if found.slots > 1 else 'is'} too few for this load."
+    few = f"{found.slots} at a time is too few for this load."
     replaced = " because workers were replaced, or" if found.variant.is_replaced else " so"
     works_s = found.lost.takes_s + found.lost.at_work_s
     longest = sorted(found.classes, key=lambda name: -found.lost.sum_s(works_s, [name]))
@@ -393,8 +393,7 @@ def _loses(lost: Loses, why: str = "") -> str:
 
 def _slower(found: Symptoms) -> str:
     """Return how long classes of requests are at work under the load, and alone, the slowest first; empty: none."""
-    told = [f"{'' if stat == 'p50' else f'{_ONE_IN[stat]} of '}the {name} requests are at work for {_time(work_ms)}"
-            f"{'' if stat == 'p50' else ' or more'} (alone: {_time(alone_ms)})"
+    told = [f"{_ONE_IN[stat]} of the {name} requests is at work for {_time(work_ms)} or more (alone: {_time(alone_ms)})"
             for name, (stat, work_ms, alone_ms) in found.slower_together.items()]  # fmt: skip
     return f"Under this load, {_first(told)}." if told else ""
 
@@ -402,7 +401,7 @@ def _slower(found: Symptoms) -> str:
 def _first(told: Sequence[str]) -> str:
     """Return what is told of the first classes, and how many more there are."""
     more = len(told) - _NAMED
-    further = f", and {more} further class{'es are' if more > 1 else ' is'} slow, too" if more > 0 else ""
+    further = f", and {plural(more, 'further class', 'further classes')}, too" if more > 0 else ""
     return ", ".join(told[:_NAMED]) + further
 
 

@@ -230,6 +230,7 @@ DIAGNOSES: dict[str, Case] = {
     "one stream": case(*LATE_PAGES, "page avoidable_wait share 0.5", requests=streams(1)),
     "two streams": case(*LATE_PAGES, "page avoidable_wait share 0.5", requests=streams(1, 1)),
     "too few threads": case(*LATE),
+    "many classes too few threads": case(*(f"page-{n} overhead p99 {n}00" for n in range(1, 6))),
     "late while workers compute": case(*LATE, computes_ms=50),
     "one process computes": case(*WELL_SERVED, computes_ms=25, of_variant={"workers": 1}),
     "two processes compute": case(*WELL_SERVED, computes_ms=40),
@@ -330,9 +331,13 @@ a balancer: avoidable-wait light: … The cause is [avoidable-wait].
 one stream: avoidable-wait page: 50.0% of the page requests waited for a busy worker while another worker had
     a free thread. …
 two streams: avoidable-wait page, threads page: … Even if all threads took requests from one queue, one in ten
-    of the page requests would wait for 4.3 s or more, so 2 at a time are too few for this load.
+    of the page requests would wait for 4.3 s or more, so 2 at a time is too few for this load.
 too few threads: threads home: Before their work begins, one in a hundred of the home requests loses 400 ms or
-    more: no worker had a free thread meanwhile, so 2 at a time are too few for this load.
+    more: no worker had a free thread meanwhile, so 2 at a time is too few for this load.
+many classes too few threads: threads page-1 page-2 page-3 page-4 page-5: Before their work begins, one in a
+    hundred of the page-5 requests loses 500 ms or more, one in a hundred of the page-4 requests loses 400 ms
+    or more, one in a hundred of the page-3 requests loses 300 ms or more, and 2 further classes, too: no
+    worker had a free thread meanwhile, so 2 at a time is too few for this load.
 late while workers compute: processors home: Before their work begins, one in a hundred of the home requests
     loses 400 ms or more: the workers were computing meanwhile. The workers used 100.0% of this machine's 2
     processors. [processors].
@@ -365,14 +370,14 @@ a loop that computes: event-loop: The event loops of the workers were held up fo
 a rare hold: nothing: …
 a hub: event-loop: The hubs of the workers were held up for 12.5% of the time, and for up to 5.0 s at once. …
     [event-loop: greenlets].
-slower together: inside page: Under this load, the page requests are at work for 51.2 ms (alone: 10.0 ms). The
-    processors are not busy, so these requests wait inside the application: [inside].
+slower together: inside page: Under this load, one in two of the page requests is at work for 51.2 ms or more
+    (alone: 10.0 ms). The processors are not busy, so these requests wait inside the application: [inside].
 little slower together: nothing: …
 who knows how busy: nothing: …
 as much slower as computing: nothing: …
 a full pool: thread-pool page: For 30.0% of the time, all 40 threads of AnyIO's pool in a worker were busy,
     and requests waited for a thread of the pool. FastAPI and Starlette run def end points there. Under this
-    load, the page requests are at work for 51.2 ms (alone: 2.0 ms). [pool].
+    load, one in two of the page requests is at work for 51.2 ms or more (alone: 2.0 ms). [pool].
 a pool full of other work: thread-pool: For 22.5% of the time, all 40 threads of AnyIO's pool in a worker were
     busy, and requests waited for a thread of the pool. … Meanwhile, only 11 requests were at work in a worker
     on average, so most threads worked on something else, such as background tasks, which run after the
@@ -394,7 +399,7 @@ late loop of a busy machine: in doubt: …
 a line on a busy machine: in doubt: … 95% of the time of long requests is spent in views.py:12 books, mostly
     Cursor.execute. …
 workers that are replaced: threads home: Before their work begins, one in a hundred of the home requests loses
-    4.0 s or more: no worker had a free thread meanwhile, because workers were replaced, or 20 at a time are
+    4.0 s or more: no worker had a free thread meanwhile, because workers were replaced, or 20 at a time is
     too few for this load. max_requests replaces each worker after 200 to 210 requests: at the measured rate,
     all 4 workers about every 16.4 s, and at nearly the same moment, because the jitter is only 10. Waits
     while workers are replaced are in these numbers.
@@ -404,7 +409,7 @@ a lock that a thread keeps: interpreter-lock page: Before their work begins, one
     …
 waits beside free threads: unknown page: Before their work begins, one in ten of the page requests loses 2.5 s
     or more: their worker had a free thread meanwhile, and what held them up is not known. …
-a lock now and then: inside page: Under this load, one in ten of the page requests are at work for 901 ms or
+a lock now and then: inside page: Under this load, one in ten of the page requests is at work for 901 ms or
     more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: [inside:
     lock]. 100% of the waits inside page are in with lock (app.py:13 top).
 a pool of threads now and then: inside page: … The processors are not busy, so these requests wait inside the
@@ -441,7 +446,7 @@ a line of a pool: thread-pool: … 100% of the time of its threads is spent in t
 a line of a pool of connections: inside page: … The processors are not busy, so these requests wait inside the
     application: [inside: pool]. 92% of the waits inside page are in QueuePool.get (app/db.py:12 rows).
 a line beside too few threads: threads page: Before their work begins, one in a hundred of the page requests
-    loses 400 ms or more: no worker had a free thread meanwhile, so 2 at a time are too few for this load. …
+    loses 400 ms or more: no worker had a free thread meanwhile, so 2 at a time is too few for this load. …
     More threads would wait there, too. This explains 0.0% of the time that requests lose; the rest is not
     explained.
 a death that cost little: thread-pool, worker-deaths page: … 1 worker died, 1.0 s after the load began. It was
