@@ -120,6 +120,7 @@ class Death(NamedTuple):
     inf: none had when the load ended.
     """
 
+    trial: int
     worker: str
     cause: Cause
     detail: str
@@ -207,7 +208,7 @@ def read_deaths(
     rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summary, variant: VariantRecord
 ) -> DeathsByLimit:
     """Return the workers that ended in the trusted trials of a variant, by limit. ``rows`` has the requests."""
-    found: defaultdict[Limit, list[tuple[int, Death]]] = defaultdict(list)
+    found: defaultdict[Limit, list[Death]] = defaultdict(list)
     loads_s, known = list[float](), PROGRAMS.get(_program(variant))
     silence_s = float(variant.settings.get("timeout_s") or (known.silent_s if known else 0))  # 0: it is not known
     for trial in summary.trials:
@@ -227,16 +228,15 @@ def read_deaths(
             notes = {process: _Noted(*noted) for process, *noted in read}
             log = folder / f"{container.name}.log"
             lines = _read_log(log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
-            for death in _deaths(before, after, lines, notes, variant, silence_s, (began_s, ended_s)):
-                found[LIMIT_OF.get(death.cause, "worker-deaths")].append((trial.trial, death))
+            for death in _deaths(trial.trial, before, after, lines, notes, variant, silence_s, (began_s, ended_s)):
+                found[LIMIT_OF.get(death.cause, "worker-deaths")].append(death)
             loaded = {process: noted.loads_s for process, noted in notes.items() if noted.loads_s is not None}
             if loaded.keys() & (before.counts.keys() | after.counts.keys()):  # not before the workers were forked
                 loads_s += loaded.values()
     by_limit: dict[Limit, Deaths] = {}
-    for limit, each in found.items():
-        trials, deaths = zip(*each, strict=True)
+    for limit, deaths in found.items():
         asked = {
-            "variant": variant.name, "near": NEAR_S, "waited": WAITED_S, "trials": [*trials],
+            "variant": variant.name, "near": NEAR_S, "waited": WAITED_S, "trials": [death.trial for death in deaths],
             "workers": [death.worker for death in deaths], "ats": [death.at_s for death in deaths],
             "backs": [death.back_s for death in deaths],
         }  # fmt: skip
@@ -257,7 +257,7 @@ def _read_log(text: str) -> Mapping[int, _Lines]:
 
 
 def _deaths(
-    before: Observation, after: Observation, lines: Mapping[int, _Lines],
+    trial: int, before: Observation, after: Observation, lines: Mapping[int, _Lines],
     notes: Mapping[int, _Noted], variant: VariantRecord, silence_s: float, load_s: tuple[float, float],
 ) -> Iterator[Death]:  # fmt: skip
     """Yield the workers of one container that ended under the load, from and to ``load_s``, in the order of time."""
@@ -295,17 +295,17 @@ def _deaths(
         back_s = next((each for each in backs_s if when_s < each <= ended_s), math.inf)
         if back_s in backs_s:
             backs_s.remove(back_s)
-        yield Death(f"{after.host}:{process}", cause, detail, when_s, max(0.0, when_s - began_s), back_s)
+        yield Death(trial, f"{after.host}:{process}", cause, detail, when_s, max(0.0, when_s - began_s), back_s)
 
 
 def _program(variant: VariantRecord) -> str:
     return str(variant.settings.get("server", "")).partition("-")[0]
 
 
-def waited_for_places(by_limit: DeathsByLimit, answered: Answered) -> NDArray[np.bool_]:
+def waited_for_places(by_limit: DeathsByLimit, trial: int, answered: Answered) -> NDArray[np.bool_]:
     """Return which answered requests of a trial waited because a worker's place was empty."""
     waited = np.zeros(answered.sent_s.shape, bool)
-    for death in (death for deaths in by_limit.values() for death in deaths.found):
+    for death in (death for deaths in by_limit.values() for death in deaths.found if death.trial == trial):
         waited |= (answered.first + answered.sent_s < death.back_s) & (answered.first + answered.began_s > death.at_s)
     return waited & (answered.began_s - answered.sent_s > WAITED_S)
 

@@ -201,7 +201,7 @@ class Symptoms:
             takes_s, all_s, at_work_s = lost_times(answered, self.alone_ms)
             known = waiting.waits_of_variant(self.variant, answered)
             beside_s = np.minimum(known.beside_s, all_s) if known else np.zeros_like(all_s)
-            before_s = np.where(waited_for_places(self.deaths, answered), 0.0, all_s - beside_s)
+            before_s = np.where(waited_for_places(self.deaths, trial, answered), 0.0, all_s - beside_s)
             deaths_s = all_s - beside_s - before_s
             idle_s = np.minimum(before_s, np.maximum(0.0, all_s - (known.own_s if known else all_s)))
             in_line_s = waiting.waits_in_line_s(answered, self.slots) if self.slots else np.zeros_like(all_s)

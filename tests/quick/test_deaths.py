@@ -3,15 +3,18 @@
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stampede.diagnosis import section
-from stampede.diagnosis.deaths import preload_helps
+from stampede.diagnosis.deaths import Death, Deaths, preload_helps, waited_for_places
 from stampede.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis
 from stampede.diagnosis.symptoms import Symptoms
+from stampede.evaluate.metrics.waiting import Answered
 from stampede.pipeline import derive_summary
 from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, VariantRecord
 from stampede.records.summary import Summary, TrialValidity
@@ -168,6 +171,18 @@ def test_a_place_that_nobody_took_again_is_told(tmp_path: Path) -> None:
 
     assert "The application itself ended 2 workers, 5.1 s and 5.1 s after the load began" in said
     assert "When the load ended, 1 place still had no worker." in said
+
+
+@pytest.mark.parametrize(("trial", "waited"), [(1, True), (2, False)])
+def test_a_place_that_stays_empty_explains_no_wait_of_another_trial(trial: int, waited: bool) -> None:
+    one, second = np.array([0]), np.array([1.0])
+    answered = Answered(
+        workers=["box:8"], classes=["light"], first=at(100), last=at(102), last_sent=at(100), worker=one,
+        request_class=one, sent_s=0 * second, began_s=second, ended_s=2 * second,
+    )  # fmt: skip
+    died = Death(1, "box:7", "unknown", "", at(5), 5.0, inf)
+
+    assert waited_for_places({"worker-deaths": Deaths([died], [])}, trial, answered).tolist() == [waited]
 
 
 def test_requests_of_an_invalid_trial_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

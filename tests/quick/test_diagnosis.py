@@ -152,7 +152,7 @@ def error(status: int) -> ErrorRow:
 
 NO_LOOPS = Loops([], 0.0)
 NO_DEATHS: DeathsByLimit = {}
-DIED = Deaths([Death("box:7", "unknown", "", 1.0, 1.0, 2.0)], [Toll("page", 0, 1, 0.1, of=9, cost_s=0.0001)])
+DIED = Deaths([Death(1, "box:7", "unknown", "", 1.0, 1.0, 2.0)], [Toll("page", 0, 1, 0.1, of=9, cost_s=0.0001)])
 WELL_SERVED = ("home overhead p99 4",)
 LATE = ("home overhead p99 400", "home overhead p50 100", "home response_time p50 130", "home avoidable_wait share 0")
 LATE_LOOP = ("home overhead p99 400", "home overhead p50 1", "home response_time p50 30")
