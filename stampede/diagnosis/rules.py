@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple
 
 from stampede.diagnosis.deaths import death_bottlenecks, is_always_said, replacement_sentence
+from stampede.diagnosis.evidence import SLOWER, SOME_TIME, Evidence, Loses, seconds_of
 from stampede.diagnosis.held import Held, Stack
 from stampede.diagnosis.model import Bottleneck, Diagnosis, Limit
-from stampede.diagnosis.symptoms import SLOWER, SOME_TIME, Loses, Symptoms, seconds_of
 from stampede.evaluate.metrics.servers import megabytes
 from stampede.predict.symptoms import SYMPTOMS
 from stampede.records.plural import plural
@@ -33,7 +33,7 @@ _FAILED = "failed: "
 """How a reason begins that a trial itself gives, such as a server that ended."""
 
 
-def diagnose(found: Symptoms) -> Diagnosis:
+def diagnose(found: Evidence) -> Diagnosis:
     """Say whether requests wait as the service is served today, for what, and behind what.
 
     Nothing is said of trials that are invalid.
@@ -96,7 +96,7 @@ _WHY_FAILED = {
 }  # fmt: skip
 
 
-def _failures(found: Symptoms, lost: Collection[str]) -> Iterator[tuple[str, str]]:
+def _failures(found: Evidence, lost: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield each class of requests that failed, and its most frequent errors. ``lost``: workers took some along."""
     refused = {name for (name,) in found.rows.execute(_REFUSED, {"today": TODAY}).fetchall()}
     for name in found.classes:
@@ -120,7 +120,7 @@ def _failures(found: Symptoms, lost: Collection[str]) -> Iterator[tuple[str, str
         yield name, " ".join([said, *(_waits_in(found, [name]) if share == 1 else [])])
 
 
-def _busy_elsewhere(found: Symptoms) -> str:
+def _busy_elsewhere(found: Evidence) -> str:
     """Say who kept the processors busy if it was not the workers; empty: the machine was not busy with others."""
     if not found.is_busy_elsewhere:
         return ""
@@ -144,7 +144,7 @@ class _Told(NamedTuple):
     sentences: Sequence[str]
 
 
-def _output(found: Symptoms) -> _Told | None:
+def _output(found: Evidence) -> _Told | None:
     """The workers write so much that the engine, which handles their output, may hold them up."""
     each, rate = found.value(None, "output", "per_request"), found.per_second("output")
     if not found.writes_much or each is None:
@@ -156,7 +156,7 @@ def _output(found: Symptoms) -> _Told | None:
     return _Told([], float(found.lost.at_work_s.sum()), [said])
 
 
-def _avoidable_wait(found: Symptoms) -> _Told | None:
+def _avoidable_wait(found: Evidence) -> _Told | None:
     """Requests wait for a busy worker while another worker has a free thread."""
     if not found.avoidable:
         return None
@@ -177,7 +177,7 @@ def _avoidable_wait(found: Symptoms) -> _Told | None:
     return _Told(found.avoidable, lost_s, [*sentences, f"The cause is {cause}"])
 
 
-def _processors(found: Symptoms) -> _Told | None:
+def _processors(found: Evidence) -> _Told | None:
     """The workers compute all the time. Then this explains all other waits before the work begins."""
     if not found.computes:
         return None
@@ -204,7 +204,7 @@ def _processors(found: Symptoms) -> _Told | None:
     ])  # fmt: skip
 
 
-def _threads(found: Symptoms) -> _Told | None:
+def _threads(found: Evidence) -> _Told | None:
     """All threads are busy with requests that wait for something else than a processor."""
     slow = {} if found.is_busy_elsewhere else found.slow
     slow = {name: loses for name, loses in slow.items() if name not in found.slow_beside_own}
@@ -224,7 +224,7 @@ def _threads(found: Symptoms) -> _Told | None:
     ])  # fmt: skip
 
 
-def _event_loop(found: Symptoms) -> _Told | None:
+def _event_loop(found: Evidence) -> _Told | None:
     """A function on an event loop or a hub computes or blocks."""
     stall, slow = found.held, found.slow_by_loop
     stacks, sentences = found.stacks("loop"), []
@@ -249,7 +249,7 @@ def _event_loop(found: Symptoms) -> _Told | None:
     return _Told(slow, stall.lost_s, [*sentences, _loses(slow), cure])
 
 
-def _interpreter_lock(found: Symptoms) -> _Told | None:
+def _interpreter_lock(found: Evidence) -> _Told | None:
     """Event loops do not go on because other threads of the process compute, or the garbage collector stops all."""
     stall, slow = found.locked, {} if found.held else found.slow_by_loop
     said, share = "", 0.0
@@ -272,7 +272,7 @@ def _interpreter_lock(found: Symptoms) -> _Told | None:
     return _Told(slow, lost_s, [said, _computed_in(found, share, found.computing_stacks(beside=True)), loses, cure])
 
 
-def _unknown(found: Symptoms) -> _Told | None:
+def _unknown(found: Evidence) -> _Told | None:
     """Requests wait although their own worker has a free thread, or its loop goes on, and nothing shows why."""
     slow, what = found.slow_beside_own, "their worker had a free thread meanwhile"
     if not slow and not found.loop_may_be_held and not found.held and not found.locked and found.collected < COLLECTS:
@@ -283,7 +283,7 @@ def _unknown(found: Symptoms) -> _Told | None:
     return _Told(slow, found.lost.sum_s(found.lost.before_s, slow), [_loses(slow, why)]) if slow else None
 
 
-def _thread_pool(found: Symptoms) -> _Told | None:
+def _thread_pool(found: Evidence) -> _Told | None:
     """All threads of a pool behind the event loop are busy, and requests wait for a thread of it."""
     if not found.full_pools:
         return None
@@ -308,7 +308,7 @@ def _thread_pool(found: Symptoms) -> _Told | None:
     return _Told(found.slower_together, sum(pool.lost_s for pool in found.full_pools), sentences)
 
 
-def _inside(found: Symptoms) -> _Told | None:
+def _inside(found: Evidence) -> _Told | None:
     """Requests take longer at work together than alone, and neither loops, pools nor computing explain most of it."""
     lost_s = found.lost.sum_s(found.lost.at_work_s, found.slower_together)
     known = [*filter(None, (found.held, found.locked)), *found.full_pools]
@@ -323,7 +323,7 @@ def _inside(found: Symptoms) -> _Told | None:
                  [_slower(found), f"{why}, so {symptom.says}{cure}", *_waits_in(found, slowest)])  # fmt: skip
 
 
-RULES: Mapping[Limit, Callable[[Symptoms], _Told | None]] = {
+RULES: Mapping[Limit, Callable[[Evidence], _Told | None]] = {
     "avoidable-wait": _avoidable_wait, "processors": _processors, "threads": _threads, "event-loop": _event_loop,
     "interpreter-lock": _interpreter_lock, "thread-pool": _thread_pool, "inside": _inside, "output": _output,
     "unknown": _unknown,
@@ -334,7 +334,7 @@ RULES: Mapping[Limit, Callable[[Symptoms], _Told | None]] = {
 # What the rules say
 
 
-def _computed_in(found: Symptoms, share: float, stacks: Sequence[Stack]) -> str:
+def _computed_in(found: Evidence, share: float, stacks: Sequence[Stack]) -> str:
     """Say what keeps the interpreter lock: the garbage collector, for most of a share of the time, or lines of code."""
     if found.collected >= max(COLLECTS, min(1.0, share) / 2):
         line = next((f", called in {stack.line}" for stack in found.stacks("gc") if stack.line), "")
@@ -344,11 +344,11 @@ def _computed_in(found: Symptoms, share: float, stacks: Sequence[Stack]) -> str:
     return f"{computed}." if computed else ""
 
 
-def _waits(found: Symptoms, name: str) -> list[Stack]:
+def _waits(found: Evidence, name: str) -> list[Stack]:
     return [stack for stack in found.stacks("", name) if stack.kind != "computes"]
 
 
-def _waits_for(found: Symptoms, classes: Iterable[str]) -> str:
+def _waits_for(found: Evidence, classes: Iterable[str]) -> str:
     """Return for what most waits inside the first of these classes are, of which it is known; empty: unknown."""
     spent_s: defaultdict[str, float] = defaultdict(float)
     for stack in next(filter(None, (_waits(found, name) for name in classes)), ()):
@@ -357,7 +357,7 @@ def _waits_for(found: Symptoms, classes: Iterable[str]) -> str:
     return next((kind for kind, seconds in spent_s.items() if seconds > sum(spent_s.values()) / 2), "")
 
 
-def _waits_in(found: Symptoms, classes: Iterable[str]) -> list[str]:
+def _waits_in(found: Evidence, classes: Iterable[str]) -> list[str]:
     """Return in which lines of code requests wait, for the first of the classes of which this is known."""
     said = (_lines(_waits(found, name), f" of the waits inside {name} are") for name in classes)
     return [f"{lines}." for lines in filter(None, said)][:1]
@@ -379,7 +379,7 @@ def _lines(stacks: Sequence[Stack], of: str, whole_s: float | None = None) -> st
     return ", ".join(told)
 
 
-def _for(found: Symptoms, stall: Held) -> str:
+def _for(found: Evidence, stall: Held) -> str:
     share = percent(found.share_of_workers(stall.total_s))
     return f"{share} of the time, and for up to {number(stall.longest_s)} s at once"
 
@@ -391,7 +391,7 @@ def _loses(lost: Loses, why: str = "") -> str:
     return f"Before their work begins, {_first(told)}{f': {why}' if why else '.'}" if told else ""
 
 
-def _slower(found: Symptoms) -> str:
+def _slower(found: Evidence) -> str:
     """Return how long classes of requests are at work under the load, and alone, the slowest first; empty: none."""
     told = [f"{_ONE_IN[stat]} of the {name} requests is at work for {_time(work_ms)} or more (alone: {_time(alone_ms)})"
             for name, (stat, work_ms, alone_ms) in found.slower_together.items()]  # fmt: skip

@@ -7,11 +7,11 @@ from statistics import median
 
 from stampede.causes import failure
 from stampede.diagnosis.deaths import read_deaths
+from stampede.diagnosis.evidence import Evidence
 from stampede.diagnosis.held import read_alone, read_held
 from stampede.diagnosis.improvement import MOST_CLASSES, figures_of, find_improvement, loss_in_words
 from stampede.diagnosis.model import Diagnosis, read_diagnosis, write_diagnosis
 from stampede.diagnosis.rules import diagnose
-from stampede.diagnosis.symptoms import Symptoms
 from stampede.evaluate.read.observation import read_containers
 from stampede.evaluate.read.rows import opened
 from stampede.evaluate.statistics.losses import Figures
@@ -51,7 +51,7 @@ def write_section(run_folder: Path, summary: Summary) -> Section | None:
         loops = read_held(rows, run_folder, summary, TODAY, alone_ms)
         deaths = read_deaths(rows, run_folder, summary, run.variant(TODAY))
         busy = median(shares) if shares else None
-        diagnosis = diagnose(Symptoms(summary, run, rows, loops, alone_ms, busy, deaths, thrown))
+        diagnosis = diagnose(Evidence(summary, run, rows, loops, alone_ms, busy, deaths, thrown))
     write_diagnosis(run_folder, diagnosis)
     return section_of(run, summary, diagnosis)
 

@@ -12,8 +12,8 @@ import pytest
 
 from stampede.diagnosis import section
 from stampede.diagnosis.deaths import Death, Deaths, preload_helps, waited_for_places
+from stampede.diagnosis.evidence import Evidence
 from stampede.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis
-from stampede.diagnosis.symptoms import Symptoms
 from stampede.evaluate.metrics.waiting import Answered
 from stampede.pipeline import derive_summary
 from stampede.records.run import TODAY, USER_SERVICE, LoadRecord, VariantRecord
@@ -190,7 +190,7 @@ def test_requests_of_an_invalid_trial_are_not_read(tmp_path: Path, monkeypatch: 
     note(run / TODAY / "mix" / "2", outcome="failed", reason="the engine stopped")
     seen: list[tuple[int]] = []
 
-    def diagnose(found: Symptoms) -> Diagnosis:
+    def diagnose(found: Evidence) -> Diagnosis:
         seen.extend(found.rows.execute("SELECT DISTINCT trial FROM requests").fetchall())
         return Diagnosis(alarm=False, sentences=[])
 

@@ -18,12 +18,12 @@ from rich.console import Console
 from stampede.advise.options import OfferedLoad, serving_options
 from stampede.diagnosis import section
 from stampede.diagnosis.deaths import Death, Deaths, DeathsByLimit, Toll, replacement_sentence
+from stampede.diagnosis.evidence import Evidence
 from stampede.diagnosis.held import Held, Loops, Stack, read_held
 from stampede.diagnosis.improvement import find_improvement
 from stampede.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis, write_diagnosis
 from stampede.diagnosis.rules import diagnose
 from stampede.diagnosis.section import section_of
-from stampede.diagnosis.symptoms import Symptoms
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.read.rows import UnreadablePoints, opened, write_requests
 from stampede.predict.symptoms import SYMPTOMS
@@ -141,7 +141,7 @@ def diagnosed(tmp_path_factory: pytest.TempPathFactory) -> Diagnose:
         run = run.model_copy(update={"variants": [run.variants[0].model_copy(update=of_variant)]})
         with opened([trial]) as read:
             summary = summary_of(*of_today(*rows), errors=[*errors])
-            return diagnose(Symptoms(summary, run, read, loops, alone_ms or {}, busy, deaths))
+            return diagnose(Evidence(summary, run, read, loops, alone_ms or {}, busy, deaths))
 
     return diagnosis
 
@@ -635,7 +635,7 @@ def test_requests_that_no_worker_began_are_not_blamed_on_the_application(tmp_pat
                          errors=[error(503), error(503).model_copy(update={"request_class": "page"})])  # fmt: skip
 
     with opened([trial]) as rows:
-        admin, page, *_ = diagnose(Symptoms(summary, run, rows, NO_LOOPS, {})).sentences
+        admin, page, *_ = diagnose(Evidence(summary, run, rows, NO_LOOPS, {})).sentences
 
     assert "The application failed" in admin
     assert "No worker began these requests" in page

@@ -1,4 +1,4 @@
-"""What a measured run shows of a service as it is served today: figures by which rules find what limits it."""
+"""The evidence by which rules find what limits a service as it is served today."""
 
 import math
 from collections import defaultdict
@@ -86,7 +86,7 @@ class LostTime(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Symptoms:
+class Evidence:
     """What is known of a service as it is served today.
 
     ``rows`` has the view ``requests``, of trusted trials; ``loops`` says when event loops were held up and pools were
