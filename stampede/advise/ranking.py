@@ -68,6 +68,11 @@ class Case:
     problem: str = ""
 
     @property
+    def ranked(self) -> list[RankedOption]:
+        """The options, the best first. Raise WrongUse if none can carry the load."""
+        return [self.ways[name] for name in ranked_names([self])[0]]
+
+    @property
     def fastest(self) -> RankedOption:
         """The option with which requests lose least."""
         return min(self.ways.values(), key=lambda ranked: (ranked.refuses, ranked.slowdown(self.load)))
@@ -122,12 +127,6 @@ def ranked_names(cases: Sequence[Case]) -> tuple[list[str], list[str]]:
 
     names.sort(key=key)
     return names, [name for name in names if name in good]
-
-
-def rank(load: OfferedLoad) -> list[RankedOption]:
-    """Return all options, the best first. Raise WrongUse if none can carry the load."""
-    case = predict_case(load)
-    return [case.ways[name] for name in ranked_names([case])[0]]
 
 
 def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:

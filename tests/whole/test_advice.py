@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 
 from stampede.advise import ranking
 from stampede.advise.options import OfferedLoad, serving_options
-from stampede.advise.ranking import best_of, capacity, predict_case, rank, ranked_names
+from stampede.advise.ranking import best_of, capacity, predict_case, ranked_names
 from stampede.advise.service import read_service, tries
 from stampede.docker import provenance
 from stampede.docker.client import Machine
@@ -62,7 +62,7 @@ def load_of(name: str, load: str = "") -> OfferedLoad:
 
 
 def test_what_heavy_mix_recommends_has_no_waits() -> None:
-    ranked = rank(load_of("heavy-mix"))
+    ranked = predict_case(load_of("heavy-mix")).ranked
 
     assert ranked[0].p99_ms["light"] < 20
     assert ranked[0].beside == 0
@@ -79,7 +79,7 @@ def test_a_limit_of_cores_is_shared_by_the_containers() -> None:
 def test_requests_that_compute_get_processes() -> None:
     """Four users compute all the time: four processes are faster than one, whose threads share one lock."""
     work = [Class("work", Closed(4), [WorkStep(Constant(0.1), "compute")])]
-    on_four, on_one = (rank(OfferedLoad(work, computes=True, cores=cores))[0] for cores in (4, 1))
+    on_four, on_one = (predict_case(OfferedLoad(work, computes=True, cores=cores)).ranked[0] for cores in (4, 1))
 
     assert on_four.option.workers == 4
     assert on_one.option.workers == 1
@@ -111,7 +111,7 @@ def test_head_room_ends_where_requests_wait(threads: int, classes: list[Class], 
 
 
 def test_each_kind_is_named_once() -> None:
-    best = best_of(rank(OfferedLoad(MIX, threads=8)), 99)
+    best = best_of(predict_case(OfferedLoad(MIX, threads=8)).ranked, 99)
 
     assert sorted(one.option.kind.name for one in best) == sorted(kind.name for kind in OPTION_KINDS)
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", one.option.name) for one in best)  # as a variant is named
@@ -156,7 +156,7 @@ def test_the_example_of_a_service_is_answered_on_one_screen(lab: Lab, tmp_path: 
     for one, described_as in zip(asked.classes, yaml.safe_load(EXAMPLE[1])["classes"].values(), strict=True):
         computed = sum(step.takes.mean for step in one.steps if step.does == "compute")
         assert computed == pytest.approx(described_as.get("computes", 0) * one.mean)
-    assert rank(asked)[0].option.workers <= service.cores
+    assert predict_case(asked).ranked[0].option.workers <= service.cores
     assert "# gunicorn.conf.py" in screen
     assert len(screen) <= 24
 
@@ -198,11 +198,11 @@ mine.yaml:6: classes.page.takes_s: no value; it must be how many seconds a reque
 )  # fmt: skip
 def test_a_load_above_capacity_is_refused(load: OfferedLoad, says: str) -> None:
     with pytest.raises(WrongUse, match=says):
-        rank(load)
+        ranked_names([predict_case(load)])
 
 
 def test_a_larger_machine_passes_on_more_requests() -> None:
-    assert rank(OfferedLoad(CROWD, cores=16, threads=32))
+    assert predict_case(OfferedLoad(CROWD, cores=16, threads=32)).ranked
 
 
 SLEEPING = """
@@ -219,7 +219,7 @@ classes:
 def test_what_a_described_service_is_tried_with(tmp_path: Path) -> None:
     """Each way in containers that have room for it, under the load that the file describes and that theory knows."""
     service = read_service(described(tmp_path, SLEEPING))
-    best = [one.option for one in best_of(rank(service.load()), 2)]
+    best = [one.option for one in best_of(predict_case(service.load()).ranked, 2)]
     experiment = tries(service, best)
 
     assert list(experiment.variants) == [way.name for way in best]
@@ -395,7 +395,7 @@ def test_what_cannot_be_asked_is_refused(
 
 def test_classes_that_compute_are_tried_with_a_real_processor(tmp_path: Path) -> None:
     service = read_service(described(tmp_path, POD.replace("replicas: 3", "replicas: 2")))
-    best = [one.option for one in best_of(rank(service.load()), 2)]
+    best = [one.option for one in best_of(predict_case(service.load()).ranked, 2)]
     experiment = tries(service, best)
 
     assert experiment.load
@@ -469,7 +469,7 @@ def test_only_the_newest_lists_of_packages_are_kept(tmp_path: Path, monkeypatch:
 def test_users_who_pause_need_few_threads() -> None:
     """A thousand users who pause for ten seconds have about ten requests under way at once."""
     pausing = [Class("page", Closed(1000, Constant(10.0)), [WorkStep(Constant(0.1))])]
-    best = rank(OfferedLoad(pausing, memory_mib=240, worker_mib=60, cores=2))[0]
+    best = predict_case(OfferedLoad(pausing, memory_mib=240, worker_mib=60, cores=2)).ranked[0]
 
     assert best.option.workers * best.option.threads <= 64
     assert best.p99_ms["page"] < 50
@@ -479,7 +479,7 @@ def test_a_rare_class_counts() -> None:
     """One report takes all of the only thread for half a minute, every two seconds another one comes."""
     often = Class("page", Open(40.0), [WorkStep(Constant(0.05))])
     rare = Class("report", Open(0.5), [WorkStep(Constant(30.0))])
-    ranked = rank(OfferedLoad([often, rare], cores=2, threads=32))
+    ranked = predict_case(OfferedLoad([often, rare], cores=2, threads=32)).ranked
 
     assert set(ranked[0].p99_ms) == {"page", "report"}
     assert all(set(one.p99_ms) == {"page", "report"} for one in ranked)
