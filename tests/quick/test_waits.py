@@ -134,9 +134,9 @@ APP = "def app(environ, start_response): ...\n"
 
 
 def loaded(
-    tmp_path: Path, source: str, *, before: str = "", environment: dict[str, str] | None = None
+    tmp_path: Path, source: str, *asks: str, before: str = "", environment: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Load an application as the container does that checks it."""
+    """Load an application as the container does that checks it, and ask it."""
     (tmp_path / "application").mkdir(exist_ok=True)
     (tmp_path / "application" / "shop.py").write_text(source)
     (tmp_path / "start.json").write_text(json.dumps({"folder": "", "environment": environment or {}}))
@@ -145,7 +145,7 @@ def loaded(
         copy.write_bytes((SERVERS / name).read_bytes())
     variables = os.environ | {"LAB_FOLDER": str(tmp_path / "application"), "LAB_SRV": str(tmp_path), "PYTHONPATH": ""}
     how = json.dumps({"callable": "shop:app", "folder": "", "imports": []})
-    words = [sys.executable, "-c", before + build.program_text("load.py"), "60", NO_ADDRESS, how]
+    words = [sys.executable, "-c", before + build.program_text("load.py"), "60", NO_ADDRESS, how, *asks]
     return subprocess.run(
         words, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
