@@ -185,10 +185,7 @@ def _processors(found: Evidence) -> _Told | None:
     if found.cores < found.run.host.cores and found.cores <= workers:
         which, of = "a limit", f"their limit (cpus), which is {cores:g}"
     elif workers < cores:
-        which, of = (
-            "few workers",
-            f"{plural(workers, 'processor')}; a process can use only one, and there are {cores:g}",
-        )
+        which, of = "few workers", f"{plural(workers, 'processor')} of {cores:g}; a process can use only one"
     else:
         which, of = "", f"this machine's {plural(round(cores), 'processor')}"
     kept = f" The limit kept them from computing for {percent(found.throttled)} of the time." if found.throttled else ""

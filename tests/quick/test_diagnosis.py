@@ -341,8 +341,8 @@ many classes too few threads: threads page-1 page-2 page-3 page-4 page-5: Before
 late while workers compute: processors home: Before their work begins, one in a hundred of the home requests
     loses 400 ms or more: the workers were computing meanwhile. The workers used 100.0% of this machine's 2
     processors. [processors].
-one process computes: processors: The workers used 100.0% of 1 processor; a process can use only one, and
-    there are 2. [processors: few workers].
+one process computes: processors: The workers used 100.0% of 1 processor of 2; a process can use only one.
+    [processors: few workers].
 two processes compute: processors: The workers used 80.0% of this machine's 2 processors. …
 eight processes compute: processors: …
 a limit of half a core: processors home: … The workers used 96.0% of their limit (cpus), which is 0.5.
