@@ -11,7 +11,7 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from stampede.diagnosis.writing import write_section
+from stampede.diagnosis.section import write_section
 from stampede.evaluate.metrics import requests, servers
 from stampede.evaluate.read.trial_data import derive_rows
 from stampede.evaluate.statistics.estimates import Measured, check_names, measure_cells

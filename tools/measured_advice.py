@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from stampede.advise.ranking import best_of, rank
+from stampede.advise.ranking import best_of, predict_case
 from stampede.advise.service import Service, tries
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS, Figures
 from stampede.interruption import heed_signals
@@ -48,7 +48,7 @@ def main() -> int:
     found: list[dict[str, Any]] = []
     for name in given.loads or described:
         service = Service.model_validate({key: value for key, value in described[name].items() if key != "of"})
-        ways = [ranked.option for ranked in best_of(rank(service.load()), MOST_WAYS)]
+        ways = [ranked.option for ranked in best_of(predict_case(service.load()).ranked, MOST_WAYS)]
         asked = MeasureOptions(duration=given.duration, trials=given.trials)
         command = f"python -m tools.measured_advice {name}"
         request = RunRequest(f"{name}-advice", tries(service, ways), asked, given.results, command)

@@ -1,19 +1,65 @@
-"""The options to serve a load: workers x threads, who accepts a connection, the balancer; and what each needs."""
+"""A load that is offered to servers, and the options to serve it: workers x threads, who accepts, the balancer."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from math import ceil, log2
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf, log2, sqrt
 from typing import Any
 
 from pydantic import ValidationError
 
-from stampede.advise.offered import OfferedLoad
 from stampede.plan import FREE_SHARE
 from stampede.predict.options import OPTION_KINDS, OptionKind
 from stampede.servers import KINDS
-from stampede.servers.base import SERVER_MIB, THREAD_MIB, Variant
+from stampede.servers.base import SERVER_MIB, THREAD_MIB, WORKER_MIB, Balance, Variant
+from stampede.theory.model import Class, Closed, Open
 
 MOST_WORKERS = 32
+
+
+@dataclass(frozen=True)
+class OfferedLoad:
+    """The classes of requests, of users or of so many per second, and the machine.
+
+    ``computes``: requests need cores. ``cores`` are those of all containers; ``cpus`` is how many each pod may use on
+    average, or all containers together if there are no pods; None: there is no quota. ``pods``: so many containers,
+    among which the ``balance`` chooses, have ``memory_mib`` each; None: one machine has them, and may start several
+    servers. ``least_workers``: 2 if one process could be too few. ``threads`` is the most threads in all workers; None:
+    as many as help.
+    """
+
+    classes: Sequence[Class]
+    computes: bool = False
+    cores: float = 1
+    cpus: float | None = None
+    pods: int | None = None
+    balance: Balance = "round_robin"
+    memory_mib: int = 1 << 20
+    worker_mib: float = WORKER_MIB["wsgi"]
+    least_workers: int = 1
+    threads: int | None = None
+
+    @property
+    def busy(self) -> float:
+        """About how many threads are busy at once at most."""
+        users = [each.arrivals.users if isinstance(each.arrivals, Closed) else inf for each in self.classes]
+        means = [each.rate * each.mean for each in self.classes]
+        return sum(min(most, mean + 3 * sqrt(mean)) for most, mean in zip(users, means, strict=True))
+
+    @property
+    def rate(self) -> float:
+        """About how many requests come in a second, if none waits."""
+        return sum(each.rate for each in self.classes)
+
+    def times(self, factor: float) -> "OfferedLoad":
+        """Return the load with more users, or with more requests per second."""
+        classes = []
+        for each in self.classes:
+            match each.arrivals:
+                case Closed(users=users) as arrivals:
+                    classes.append(replace(each, arrivals=replace(arrivals, users=ceil(users * factor))))
+                case Open(per_second=rate) as arrivals:
+                    classes.append(replace(each, arrivals=replace(arrivals, per_second=rate * factor)))
+        return replace(self, classes=classes)
 
 
 @dataclass(frozen=True)

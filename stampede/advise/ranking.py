@@ -1,11 +1,10 @@
 """Rank the options to serve a load by what theory predicts of them, and find how much of the load each carries."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from stampede.advise.offered import OfferedLoad
-from stampede.advise.options import ServingOption, serving_options
+from stampede.advise.options import OfferedLoad, ServingOption, serving_options
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics import waiting
 from stampede.evaluate.metrics.requests import FAILURE_FAMILY, TIME_FAMILY
@@ -49,12 +48,6 @@ class RankedOption:
         """Whether it refuses more than a few requests."""
         return self.refused > REFUSES
 
-    def is_as_good_as(self, other: "RankedOption") -> bool:
-        """Whether no class loses noticeably more than with the other option."""
-        if self.refused > other.refused + REFUSES:
-            return False
-        return all(lost <= AS_GOOD * other.p99_ms.get(name, inf) + AS_GOOD_MS for name, lost in self.p99_ms.items())
-
     def slowdown(self, load: OfferedLoad) -> float:
         """Return what one request in a hundred loses, as a multiple of how long requests take, over all classes."""
         means = {each.name: each.mean for each in load.classes}
@@ -76,13 +69,21 @@ class Case:
     problem: str = ""
 
     @property
+    def ranked(self) -> list[RankedOption]:
+        """The options, the best first. Raise WrongUse if none can carry the load."""
+        return [self.ways[name] for name in ranked_names([self])[0]]
+
+    @property
     def fastest(self) -> RankedOption:
         """The option with which requests lose least."""
         return min(self.ways.values(), key=lambda ranked: (ranked.refuses, ranked.slowdown(self.load)))
 
     def is_good(self, name: str) -> bool:
-        """Whether an option is as good as the fastest."""
-        return self.ways[name].is_as_good_as(self.fastest)
+        """Whether an option is as good as the fastest: no class loses noticeably more."""
+        way, fastest = self.ways[name], self.fastest
+        if way.refused > fastest.refused + REFUSES:
+            return False
+        return all(lost <= AS_GOOD * fastest.p99_ms.get(each, inf) + AS_GOOD_MS for each, lost in way.p99_ms.items())
 
     def regret(self, name: str) -> tuple[bool, float]:
         """Return whether an option refuses requests, and how many times they lose what they lose with the fastest."""
@@ -129,12 +130,6 @@ def ranked_names(cases: Sequence[Case]) -> tuple[list[str], list[str]]:
     return names, [name for name in names if name in good]
 
 
-def rank(load: OfferedLoad) -> list[RankedOption]:
-    """Return all options, the best first. Raise WrongUse if none can carry the load."""
-    case = predict_case(load)
-    return [case.ways[name] for name in ranked_names([case])[0]]
-
-
 def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
     """Return what theory predicts of an option. Raise NotModelled if it cannot carry the load."""
     variant = option.variant.record(option.name)
@@ -155,14 +150,15 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
         for stat, value in finding.stats.items()
     }
 
-    def of_each_class(metric: str, stat: str) -> dict[str, float]:
-        return {name: stats[name, metric, stat] for name in names if (name, metric, stat) in stats}
-
+    p50_ms, p99_ms, response_ms = (
+        {name: stats[name, *key] for name in names if (name, *key) in stats}
+        for key in (("overhead", "p50"), ("overhead", "p99"), ("response_time", "p99"))
+    )
     return RankedOption(
         option=option,
-        p50_ms=of_each_class("overhead", "p50"),
-        p99_ms=of_each_class("overhead", "p99"),
-        response_ms=of_each_class("response_time", "p99"),
+        p50_ms=p50_ms,
+        p99_ms=p99_ms,
+        response_ms=response_ms,
         beside=stats.get((None, "avoidable_wait", "share"), 0.0),
         refused=stats.get((None, "failures", "share"), 0.0),
         busy=float((rows.ended - rows.began).sum()) / (float(rows.ended.max()) * variant.workers * option.threads),
@@ -188,6 +184,11 @@ def capacity(option: ServingOption, load: OfferedLoad, p99_ms: float | None = No
     None: until one request in a hundred of a class waits for more than WAITS_MS. Classes that take longer even alone
     do not count. Return None if the option carries hardly anything.
     """
+    most_ms = p99_ms or WAITS_MS
+
+    def within(way: RankedOption) -> dict[str, bool]:
+        of_class = way.response_ms if p99_ms else way.p99_ms
+        return {name: lasts_ms <= most_ms for name, lasts_ms in of_class.items()}
 
     def predicted(times: float) -> RankedOption | None:
         try:
@@ -196,28 +197,24 @@ def capacity(option: ServingOption, load: OfferedLoad, p99_ms: float | None = No
             return None
 
     least = predicted(ALONE)
-    if least is None:
-        return None
-    of: Callable[[RankedOption], dict[str, float]] = lambda way: way.response_ms if p99_ms else way.p99_ms  # noqa: E731
-    most_ms = p99_ms or WAITS_MS
-    alone = [name for name, lasts_ms in of(least).items() if lasts_ms > most_ms]
-    if len(alone) == len(of(least)):
+    bounded = [name for name, is_within in within(least).items() if is_within] if least else []
+    if not (least and bounded):
         return None
 
-    def carries(way: RankedOption | None) -> bool:
-        return way is not None and not way.refuses and all(
-            of(way).get(name, inf) <= most_ms for name in of(least) if name not in alone)  # fmt: skip
+    def carried(times: float) -> RankedOption | None:
+        way = predicted(times)
+        return way if way and not way.refuses and all(within(way).get(name) for name in bounded) else None
 
     low, high, best = ALONE, 1.0, least
-    while high <= MOST_TIMES and (way := predicted(high)) and carries(way):
+    while high <= MOST_TIMES and (way := carried(high)):
         low, high, best = high, 2 * high, way
     for _ in range(STEPS + (low == ALONE) * 3):
         middle = (low * high) ** 0.5
-        if (way := predicted(middle)) and carries(way):
+        if way := carried(middle):
             low, best = middle, way
         else:
             high = middle
-    return Capacity(low, load.times(low).rate, best, alone)
+    return Capacity(low, load.times(low).rate, best, [name for name in within(least) if name not in bounded])
 
 
 def best_of(ranked: Sequence[RankedOption], count: int) -> list[RankedOption]:

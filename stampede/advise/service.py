@@ -7,8 +7,7 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from stampede.advise.offered import OfferedLoad
-from stampede.advise.options import ServingOption
+from stampede.advise.options import OfferedLoad, ServingOption
 from stampede.advise.ranking import Case, predict_case
 from stampede.errors import WrongUse
 from stampede.experiment.model import Experiment, Load

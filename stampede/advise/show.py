@@ -12,7 +12,6 @@ from stampede.advise.ranking import (
     WAITS_MS,
     Capacity,
     Case,
-    RankedOption,
     best_of,
     capacity,
     predict_option,
@@ -36,22 +35,14 @@ def as_values(cases: Sequence[Case]) -> dict[str, object]:
 
     Times are in ms, waits and refusals shares.
     """
-
-    def values(ranked: RankedOption) -> dict[str, object]:
-        return {
-            "way": ranked.option.name, "memory_mib": ranked.option.memory_mib,
-            "settings": ranked.option.variant.model_dump(mode="json", exclude_defaults=True),
-            "p50_ms": ranked.p50_ms, "p99_ms": ranked.p99_ms, "avoidable_wait_share": ranked.beside,
-            "refused_share": ranked.refused,
-        }  # fmt: skip
-
-    ranked_names(cases)
-    found = [{"computes": case.computes,
-              "ways": [values(case.ways[name]) for name in (ranked_names([case])[0] if case.ways else ())]}
-             for case in cases]  # fmt: skip
-    if len(found) > 1:
-        return {"assumptions": found}
-    return {"ways": found[0]["ways"]}
+    ranked_names(cases)  # or there is no way at all
+    found = [{"computes": case.computes, "ways": [{
+        "way": ranked.option.name, "memory_mib": ranked.option.memory_mib,
+        "settings": ranked.option.variant.model_dump(mode="json", exclude_defaults=True),
+        "p50_ms": ranked.p50_ms, "p99_ms": ranked.p99_ms, "avoidable_wait_share": ranked.beside,
+        "refused_share": ranked.refused,
+    } for ranked in (case.ranked if case.ways else ())]} for case in cases]  # fmt: skip
+    return {"assumptions": found} if len(found) > 1 else {"ways": found[0]["ways"]}
 
 
 def print_answer(console: Console, cases: Sequence[Case], p99_ms: float | None, worker_mib: float | None) -> None:
@@ -66,7 +57,7 @@ def print_answer(console: Console, cases: Sequence[Case], p99_ms: float | None, 
     if len(cases) > 1 and (not good or len(possible) < len(cases)):
         _say(console, "It depends on how much requests compute, which the file does not say:", "bold")
         for case in cases:
-            best = case.ways[ranked_names([case])[0][0]].option if case.ways else None
+            best = case.ranked[0].option if case.ways else None
             stands = _stands([capacity(best, case.load, p99_ms)], case.load.pods or 1, p99_ms) if best else ""
             told = f"{best.size}, {best.kind.label}: {stands}" if best else "more cores"
             _say(console, f"{case.computes:4.0%}  {told}")

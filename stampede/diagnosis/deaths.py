@@ -67,29 +67,31 @@ _LINES: Sequence[tuple[str, str]] = (
 )
 """What gunicorn, uvicorn and uWSGI write when a worker ends or begins, with its process and a detail. hypercorn and
 granian write nothing of the kind: they end as a whole when a worker ends."""
-_ENDED = ("exit", "signal", "unknown", "finished")
+_ENDED = {"exit", "signal", "unknown", "finished"}
+_TOLD: Sequence[Cause] = ("timeout", "limit", "exit", "signal")
+"""What a server's log tells of who ended a worker; the first that it tells is so."""
 _TIMED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?)\d*Z (.*)")
 
+_LONG_WORK = "A longer timeout lets such requests end, but others wait behind them; long work belongs elsewhere."
 _SAID: Mapping[tuple[Cause, str], tuple[str, str]] = {
     ("limit", ""): (
         "{limit} ended {workers} under the load, {when}; it was neither a crash nor a lack of memory.",
         "A larger max_requests with a jitter, or none, lets workers end more rarely and not together{preload}.",
     ),
     ("timeout", "uvicorn"): (
-        "uvicorn's supervisor killed {workers}, {when}: for {silence}, which is --timeout-worker-healthcheck, the "
+        "uvicorn's supervisor killed {workers}, {when}: for {detail}, which is --timeout-worker-healthcheck, the "
         "worker gave no sign of life while it had requests at work. So its threads kept Python's interpreter lock. It "
         "was neither a crash nor a lack of memory.",
         "A longer --timeout-worker-healthcheck ends the killing, not the stalls; code that keeps the lock belongs into "
         "processes of its own.",
     ),
     ("timeout", "uwsgi"): (
-        "uWSGI's harakiri killed {workers}, {when}, because a request took longer than it allows.",
-        "A longer timeout lets such requests end, but others wait behind them; long work belongs elsewhere.",
+        "uWSGI's harakiri killed {workers}, {when}, because a request took longer than it allows.", _LONG_WORK,
     ),
     ("timeout", ""): (
         "gunicorn's arbiter killed {workers}, {when} (WORKER TIMEOUT): the worker gave no sign of life for longer than "
-        "its timeout of {silence}. {held}",
-        "A longer timeout lets such requests end, but others wait behind them; long work belongs elsewhere.",
+        "its timeout of {detail}. A request of a sync worker took longer, or something held up an event loop or the "
+        "main thread.", _LONG_WORK,
     ),
     ("memory", ""): (
         "The kernel killed {workers}, {when}, because the container reached its limit of memory, {memory} MiB "
@@ -112,16 +114,18 @@ _SAID: Mapping[tuple[Cause, str], tuple[str, str]] = {
 class Death(NamedTuple):
     """A worker (host:pid) that ended under the load.
 
-    ``detail`` is an exit code or the name of a signal. ``at_s`` is when, in epoch seconds; ``after_s`` is the same from
-    the first request on. ``back_s`` is when another worker had taken its place; None: none had when the load ended.
+    ``detail`` is an exit code, the name of a signal, or for how long a worker may be silent. ``at_s`` is when, in epoch
+    seconds; ``after_s`` is the same from the first request on. ``back_s`` is when another worker had taken its place;
+    inf: none had when the load ended.
     """
 
+    trial: int
     worker: str
     cause: Cause
     detail: str
     at_s: float
     after_s: float
-    back_s: float | None
+    back_s: float
 
 
 class Toll(NamedTuple):
@@ -143,22 +147,19 @@ class Deaths(NamedTuple):
     """The deaths of one kind in all trusted trials of a variant.
 
     ``loads_s`` is how long a process took to load the application; None: nobody noted it, or it was loaded before the
-    workers were forked. ``silence_s`` is for how long a worker may be silent; 0: it is not known.
+    workers were forked.
     """
 
     found: Sequence[Death]
     tolls: Sequence[Toll]
     loads_s: float | None = None
-    silence_s: float = 0.0
 
 
 DeathsByLimit = Mapping[Limit, Deaths]
 
 
-class _Line(NamedTuple):
-    at_s: float
-    what: str
-    detail: str
+_Lines = Mapping[str, tuple[float, str]]
+"""What the log says of a process: when it said so, in epoch seconds, and a detail."""
 
 
 class _Noted(NamedTuple):
@@ -206,9 +207,9 @@ def read_deaths(
     rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summary, variant: VariantRecord
 ) -> DeathsByLimit:
     """Return the workers that ended in the trusted trials of a variant, by limit. ``rows`` has the requests."""
-    found: defaultdict[Limit, list[tuple[int, Death]]] = defaultdict(list)
-    loads_s: list[float] = []
-    silence_s = _silence_s(variant)
+    found: defaultdict[Limit, list[Death]] = defaultdict(list)
+    loads_s, known = list[float](), PROGRAMS.get(_program(variant))
+    silence_s = float(variant.settings.get("timeout_s") or (known.silent_s if known else 0))  # 0: it is not known
     for trial in summary.trials:
         if trial.variant != variant.name or not trial.is_trusted:
             continue
@@ -226,103 +227,85 @@ def read_deaths(
             notes = {process: _Noted(*noted) for process, *noted in read}
             log = folder / f"{container.name}.log"
             lines = _read_log(log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
-            for death in _deaths(before, after, lines, notes, variant, began_s, ended_s):
-                found[LIMIT_OF.get(death.cause, "worker-deaths")].append((trial.trial, death))
+            for death in _deaths(trial.trial, before, after, lines, notes, variant, silence_s, (began_s, ended_s)):
+                found[LIMIT_OF.get(death.cause, "worker-deaths")].append(death)
             loaded = {process: noted.loads_s for process, noted in notes.items() if noted.loads_s is not None}
             if loaded.keys() & (before.counts.keys() | after.counts.keys()):  # not before the workers were forked
                 loads_s += loaded.values()
     by_limit: dict[Limit, Deaths] = {}
-    for limit, each in found.items():
-        deaths = [death for _, death in each]
+    for limit, deaths in found.items():
         asked = {
-            "variant": variant.name, "near": NEAR_S, "waited": WAITED_S, "trials": [trial for trial, _ in each],
+            "variant": variant.name, "near": NEAR_S, "waited": WAITED_S, "trials": [death.trial for death in deaths],
             "workers": [death.worker for death in deaths], "ats": [death.at_s for death in deaths],
-            "backs": [math.inf if death.back_s is None else death.back_s for death in deaths],
+            "backs": [death.back_s for death in deaths],
         }  # fmt: skip
         tolls = [Toll(*toll) for toll in rows.execute(_TOLLS, asked).fetchall()]
-        by_limit[limit] = Deaths(deaths, tolls, median(loads_s) if loads_s else None, silence_s)
+        by_limit[limit] = Deaths(deaths, tolls, median(loads_s) if loads_s else None)
     return by_limit
 
 
-def _read_log(text: str) -> Mapping[int, list[_Line]]:
-    """Return what a server's log says of each process."""
-    found: defaultdict[int, list[_Line]] = defaultdict(list)
+def _read_log(text: str) -> Mapping[int, _Lines]:
+    """Return what a server's log says of each process; of lines that say the same, the first."""
+    found: defaultdict[int, dict[str, tuple[float, str]]] = defaultdict(dict)
     for timed in filter(None, map(_TIMED.match, text.splitlines())):
         for what, pattern in _LINES:
             if said := re.search(pattern, timed[2]):
                 at_s = datetime.fromisoformat(f"{timed[1]}+00:00").timestamp()
-                found[int(said[1])].append(_Line(at_s, what, said[2]))
+                found[int(said[1])].setdefault(what, (at_s, said[2]))
     return found
 
 
 def _deaths(
-    before: Observation, after: Observation, lines: Mapping[int, Sequence[_Line]],
-    notes: Mapping[int, _Noted], variant: VariantRecord, began_s: float, ended_s: float,
+    trial: int, before: Observation, after: Observation, lines: Mapping[int, _Lines],
+    notes: Mapping[int, _Noted], variant: VariantRecord, silence_s: float, load_s: tuple[float, float],
 ) -> Iterator[Death]:  # fmt: skip
-    """Yield the workers of one container that ended under the load, in the order of time."""
+    """Yield the workers of one container that ended under the load, from and to ``load_s``, in the order of time."""
+    began_s, ended_s = load_s
     at_work = {process for process, noted in notes.items() if noted.at_work}
     gone = (before.workers | after.counts.keys() | at_work) - (before.counts.keys() - before.workers)
-    gone |= {process for process, said in lines.items() if any(line.what in _ENDED for line in said)}
+    gone |= {process for process, said in lines.items() if said.keys() & _ENDED}
     at_s: dict[int, float] = {}
     for process in gone - after.workers:
-        timed = [(line.what not in _ENDED, line.at_s) for line in lines.get(process, ()) if line.what != "booted"]
-        noted = notes.get(process)
+        said, noted = lines.get(process, {}), notes.get(process)
+        timed = [(what not in _ENDED, line_s) for what, (line_s, _) in said.items() if what != "booted"]
         when_s = min(timed)[1] if timed else noted.last_s if noted else began_s
         if began_s - NEAR_S <= when_s <= ended_s + NEAR_S:
             at_s[process] = when_s
     # when each worker that was not there before the load had loaded the application, or else was forked
     began = {process: noted.loaded_s for process, noted in notes.items() if noted.loaded_s is not None}
     if not began.keys() & before.counts.keys():  # workers load nothing
-        began = {process: line.at_s for process, said in lines.items() for line in said if line.what == "booted"}
+        began = {process: said["booted"][0] for process, said in lines.items() if "booted" in said}
     backs_s = sorted(back_s for process, back_s in began.items() if process not in before.counts)
     killed = max(0, (after.out_of_memory or 0) - (before.out_of_memory or 0))
+    most = int(variant.settings.get("max_requests") or 0)
     for process, when_s in sorted(at_s.items(), key=lambda each: each[1]):
-        served = after.counts.get(process, {}).get("served", 0)
-        cause, detail = _cause(lines.get(process, ()), notes.get(process), served, variant, when_s)
+        said, noted, served = lines.get(process, {}), notes.get(process), after.counts.get(process, {}).get("served", 0)
+        cause: Cause = next((each for each in _TOLD if each in said), "unknown")
+        if cause != "timeout" and most and ("finished" in said or served >= NEARLY * most):
+            cause = "limit"
+        is_silent = noted is not None and noted.at_work and 0 < silence_s <= when_s - noted.last_s
+        if cause == "unknown" and is_silent and _program(variant) == "uvicorn":
+            cause = "timeout"
+        detail = f"{silence_s:g} s" if cause == "timeout" else said.get(cause, (0.0, ""))[1]
+        if cause == "signal" and detail.isdecimal():
+            detail = signal.Signals(int(detail)).name
         if killed and (cause == "unknown" or detail == "SIGKILL"):
             killed, cause, detail = killed - 1, "memory", ""
-        back_s = next((each for each in backs_s if when_s < each <= ended_s), None)
-        if back_s is not None:
+        back_s = next((each for each in backs_s if when_s < each <= ended_s), math.inf)
+        if back_s in backs_s:
             backs_s.remove(back_s)
-        yield Death(f"{after.host}:{process}", cause, detail, when_s, max(0.0, when_s - began_s), back_s)
-
-
-def _cause(
-    said: Sequence[_Line], noted: _Noted | None, served: int, variant: VariantRecord, when_s: float
-) -> tuple[Cause, str]:
-    """Return who ended a worker, as far as its server says it or the evidence shows it, and a detail."""
-    by_what = {line.what: line.detail for line in said}
-    most = int(variant.settings.get("max_requests") or 0)
-    if "timeout" in by_what:
-        return "timeout", ""
-    if "limit" in by_what or (most and ("finished" in by_what or served >= NEARLY * most)):
-        return "limit", ""
-    if code := by_what.get("exit"):
-        return "exit", code
-    if name := by_what.get("signal"):
-        return "signal", signal.Signals(int(name)).name if name.isdecimal() else name
-    is_silent = noted and noted.at_work and 0 < _silence_s(variant) <= when_s - noted.last_s
-    if is_silent and _program(variant) == "uvicorn":
-        return "timeout", ""
-    return "unknown", ""
+        yield Death(trial, f"{after.host}:{process}", cause, detail, when_s, max(0.0, when_s - began_s), back_s)
 
 
 def _program(variant: VariantRecord) -> str:
     return str(variant.settings.get("server", "")).partition("-")[0]
 
 
-def _silence_s(variant: VariantRecord) -> float:
-    """Return after how long without a sign of life the supervisor ends a worker, in seconds; 0: it is not known."""
-    known = PROGRAMS.get(_program(variant))
-    return float(variant.settings.get("timeout_s") or (known.silent_s if known else 0))
-
-
-def waited_for_places(by_limit: DeathsByLimit, answered: Answered) -> NDArray[np.bool_]:
+def waited_for_places(by_limit: DeathsByLimit, trial: int, answered: Answered) -> NDArray[np.bool_]:
     """Return which answered requests of a trial waited because a worker's place was empty."""
     waited = np.zeros(answered.sent_s.shape, bool)
-    for death in (death for deaths in by_limit.values() for death in deaths.found):
-        back_s = np.inf if death.back_s is None else death.back_s
-        waited |= (answered.first + answered.sent_s < back_s) & (answered.first + answered.began_s > death.at_s)
+    for death in (death for deaths in by_limit.values() for death in deaths.found if death.trial == trial):
+        waited |= (answered.first + answered.sent_s < death.back_s) & (answered.first + answered.began_s > death.at_s)
     return waited & (answered.began_s - answered.sent_s > WAITED_S)
 
 
@@ -339,10 +322,9 @@ def death_bottlenecks(
     ``part_of_lost`` returns which part of all the lost time some seconds are.
     """
     server, most = _program(variant), variant.settings.get("max_requests")
-    is_sync = str(variant.settings.get("server")).endswith("sync")
-    for limit, (found, tolls, loads_s, silence_s) in by_limit.items():
-        n_lost, n_waited = sum(toll.lost for toll in tolls), sum(toll.waited for toll in tolls)
-        if limit == "max-requests" and not n_lost and not n_waited:
+    for limit, (found, tolls, loads_s) in by_limit.items():
+        paid = [toll for toll in tolls if toll.lost or toll.waited]
+        if limit == "max-requests" and not paid:
             continue
         starts_slowly = (loads_s or 0.0) >= SLOW_START_S
         said, cures = list[str](), list[str]()
@@ -352,38 +334,29 @@ def death_bottlenecks(
             when = f"from {times[0]} to {times[-1]}" if count > _MOST_TIMES else word_list(times)
             words = {
                 "workers": plural(count, "worker"), "when": f"{when} after the load began", "detail": detail,
-                "silence": f"{silence_s:g} s", "memory": variant.settings.get("memory_mib"),
+                "memory": variant.settings.get("memory_mib"),
                 "limit": f"max_requests = {most}" if most else "Their limit of requests",
-                "held": "In a sync worker, this is a request that takes longer." if is_sync else
-                        "Something held up its event loop, or its main thread.",
                 "preload": "; preload_app makes starts short" if starts_slowly and server == "gunicorn" else "",
             }  # fmt: skip
             says, cure = _SAID.get((cause, server)) or _SAID[cause, ""]
             said.append(says.format(**words))
-            cures += [cure.format(**words)] if cure else []
-        empty_s = [death.back_s - death.at_s for death in found
-                   if death.back_s is not None and death.back_s > death.at_s]  # fmt: skip
-        if empty_s:
-            longest = f" (up to {number(max(empty_s))} s)" if len(empty_s) > 1 else ""
+            cures.append(cure.format(**words))
+        empty_s = [death.back_s - death.at_s for death in found]
+        if ended_s := [each for each in empty_s if each < math.inf]:
             loading = f"; to load the application takes {number(loads_s)} s" if starts_slowly else ""
-            said.append(f"The place of such a worker was empty for {number(median(empty_s))} s{longest}{loading}.")
-        if still := sum(death.back_s is None for death in found):
-            said.append(f"{plural(still, 'place')} {'was' if still == 1 else 'were'} still empty when the load ended.")
-        of = {toll: plural(toll.of, f"{toll.request_class} request") for toll in tolls}
+            said.append(f"The place of such a worker was empty for up to {number(max(ended_s))} s{loading}.")
+        if still := empty_s.count(math.inf):
+            said.append(f"When the load ended, {plural(still, 'place')} still had no worker.")
+        of = {toll: plural(toll.of, f"{toll.request_class} request") for toll in paid}
         lost = [f"{toll.lost} of {sent}" for toll, sent in of.items() if toll.lost]
         waited = [f"{toll.waited} of {sent} for up to {number(toll.longest_s)} s" for toll, sent in of.items()
                   if toll.waited]  # fmt: skip
-        said.append(
-            f"Lost with these workers: {word_list(lost)}." if lost else "No request was lost with these workers."
-        )
+        said.append(f"Requests lost with these workers: {word_list(lost) if lost else 'none'}.")
         said += [f"Meanwhile, requests waited for a worker: {word_list(waited)}."] if waited else []
-        numbers = {"deaths": len(found), "lost": n_lost, "waited": n_waited,
-                   "longest_wait_s": max((toll.longest_s for toll in tolls), default=0.0)}  # fmt: skip
-        numbers |= {"empty_s": median(empty_s)} if empty_s else {}
-        numbers |= {"loads_s": loads_s} if loads_s is not None else {}
         yield Bottleneck(
-            limit=limit, requests=[toll.request_class for toll in tolls if toll.lost or toll.waited], numbers=numbers,
-            explains=part_of_lost(sum(toll.cost_s for toll in tolls)), sentences=[*said, *cures],
+            limit=limit, requests=[toll.request_class for toll in paid], sentences=[*said, *filter(None, cures)],
+            numbers={"lost": sum(toll.lost for toll in paid), **({} if loads_s is None else {"loads_s": loads_s})},
+            explains=part_of_lost(sum(toll.cost_s for toll in paid)),
         )  # fmt: skip
 
 
@@ -394,16 +367,16 @@ def preload_helps(bottlenecks: Sequence[Bottleneck]) -> bool:
     )
 
 
-def replacement_sentences(settings: Mapping[str, object], per_second: float, workers: int) -> Iterator[str]:
-    """Say how often workers are replaced, which is in the numbers, if the variant's settings say that they are."""
+def replacement_sentence(settings: Mapping[str, object], per_second: float, workers: int) -> str:
+    """Say how often workers are replaced, which is in the numbers; empty: the settings do not replace them."""
     most, jitter = (int(str(settings.get(name) or 0)) for name in ("max_requests", "max_requests_jitter"))
     if not most:
-        return
+        return ""
     said = f"max_requests replaces each worker after {most}{f' to {most + jitter}' if jitter else ''} requests"
     if per_second:
-        every = f"about every {number((most + jitter / 2) * workers / per_second)} s"
-        said += f", at the measured rate {every}" if workers == 1 else (
-            f": at the measured rate, all {workers} workers {every}")  # fmt: skip
+        every_s = (most + jitter / 2) * workers / per_second
+        who = f"all {workers} workers" if workers > 1 else "the worker"
+        said += f": at the measured rate, {who} about every {number(every_s)} s"
         if workers > 1 and jitter < TOGETHER * most:
             said += f", and at nearly the same moment, because the jitter is only {jitter}"
-    yield f"{said}. Waits while workers are replaced are in these numbers."
+    return f"{said}. Waits while workers are replaced are in these numbers."

@@ -7,6 +7,7 @@ thread, and where long requests, held loops and the threads of full pools spend 
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from stampede.evaluate.metrics.waiting import Answered, Segments, Times, at_least, read_answered, time_in
+from stampede.evaluate.metrics.waiting import Answered, Times, at_least, read_answered, time_in
 from stampede.evaluate.read import OF_TRIAL, of_trial
 from stampede.evaluate.read.lab_time import HOST, clocks_of_hosts, corrected, put_clocks
 from stampede.records.folder import ALONE, SERVED, trial_folder
@@ -47,41 +48,31 @@ _QUICK = 10
 """The percentile of a class's times at work that stands for a request alone, if alone took longer or is unknown."""
 
 
-class LostTimes(NamedTuple):
-    """What each answered request of a trial lost before its work began, and at work, in seconds.
-
-    ``takes_s`` is what a request of each class takes without such a loss.
-    """
-
-    before_s: Times
-    at_work_s: Times
-    takes_s: Times
-
-
 class Held(NamedTuple):
-    """How often and how long event loops were held up in one trial, in all and at most, in seconds.
+    """For how long event loops or pools were held up in one trial, over all workers and at most at once, in seconds.
 
-    ``what`` is why: a function on the loop blocked (``held``) or ``computed``, other threads had the interpreter lock
-    (``locked``), or the garbage collector had it (``collected``). ``lost_s`` is how much of the requests' lost time it
-    covers.
+    ``what`` is why: a function on the loop blocked (``held``) or ``computed``; other threads had the interpreter lock
+    (``locked``), or the garbage collector had it (``collected``); or all ``threads`` of AnyIO's ``pool`` or of
+    asyncio's ``executor`` were busy while calls waited. ``lost_s`` is how much of the requests' lost time it covers,
+    and ``at_work`` how many requests were at work in a worker meanwhile, on average; inf: unknown.
     """
 
     what: str
-    times: int
     total_s: float
     longest_s: float
     lost_s: float = 0.0
+    threads: int = 0
+    at_work: float = inf
 
 
 class Stack(NamedTuple):
-    """For how long something that was looked at was in one line of the code, in one trial, in seconds.
+    """For how long something that was looked at was in one line of the code, in all trials, in seconds.
 
     ``of`` is what was looked at: a held ``loop``, a ``pool thread`` of a full pool, a ``thread`` that serves no
     request, the garbage collector (``gc``), or nothing: a request that is at work for longer than 0.1 s. ``kind`` is
     what it did: ``computes``, ``waits``, ``pool``, ``lock`` and so on (probe/README.md). ``request_class`` is whose it
-    was; empty: of no request.
-    ``line`` is the innermost line of the application; empty: there is none. ``called`` is the function of a library
-    that the line called, or empty.
+    was; empty: of no request. ``line`` is the innermost line of the application; empty: there is none. ``called`` is
+    the function of a library that the line called, or empty.
     """
 
     of: str
@@ -92,30 +83,11 @@ class Stack(NamedTuple):
     seconds: float
 
 
-class FullPool(NamedTuple):
-    """How long all threads of a pool were busy in one trial while calls waited, summed over the workers, in seconds.
-
-    ``what`` is the pool: ``pool`` is AnyIO's, ``executor`` is asyncio's. ``threads`` is its size in each worker.
-    ``lost_s`` is how much of the requests' lost time it covers. ``at_work`` is how many requests were at work in the
-    worker meanwhile, on average; None: unknown.
-    """
-
-    what: str
-    threads: int
-    total_s: float
-    lost_s: float = 0.0
-    at_work: float | None = None
-
-
 class Loops(NamedTuple):
-    """When event loops were held up, where time was spent, and how long requests were under way in all trials.
-
-    ``span_s`` is in seconds.
-    """
+    """When loops and pools were held up, how long requests were under way in all trials, and where time was spent."""
 
     held: Sequence[Held]
     span_s: float
-    pools: Sequence[FullPool] = ()
     stacks: Sequence[Stack] = ()
 
 
@@ -141,22 +113,22 @@ def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, fl
     return {}
 
 
-def lost_times(answered: Answered, alone_ms: Mapping[str, float]) -> LostTimes:
-    """Return what requests lost. ``alone_ms`` is how long a request of each class takes alone, as far as is known.
+def lost_times(answered: Answered, alone_ms: Mapping[str, float]) -> tuple[Times, Times, Times]:
+    """Return what each request takes, and what it lost before its work began, and at work, in seconds.
 
-    A request takes as long as one alone, or as the quickest tenth of its class under the load, whichever is less:
-    single requests may meet a job in the background, too.
+    ``alone_ms`` is how long a request of each class takes alone, as far as is known. A request takes as long as one
+    alone, or as the quickest tenth of its class under the load, whichever is less: single requests may meet a job in
+    the background, too.
     """
     work_s = np.maximum(answered.ended_s - answered.began_s, 0.0)
-    takes_s = np.array([
-        min(alone_ms.get(name, np.inf) / 1000, float(np.percentile(work_s[answered.request_class == place], _QUICK)))
-        for place, name in enumerate(answered.classes)
-    ])  # fmt: skip
-    at_work_s = np.maximum(work_s - takes_s[answered.request_class], 0.0) if answered.classes else work_s
-    return LostTimes(np.maximum(answered.began_s - answered.sent_s, 0.0), at_work_s, takes_s)
+    takes_s = np.zeros_like(work_s)
+    for place, name in enumerate(answered.classes):
+        mine = answered.request_class == place
+        takes_s[mine] = min(alone_ms.get(name, inf) / 1000, float(np.percentile(work_s[mine], _QUICK)))
+    return takes_s, np.maximum(answered.began_s - answered.sent_s, 0.0), np.maximum(work_s - takes_s, 0.0)
 
 
-def read_held(  # noqa: PLR0912  # one trial after the other, from top to bottom
+def read_held(
     rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summary, variant: str, alone_ms: Mapping[str, float]
 ) -> Loops:
     """Return when event loops were held up and pools were full in the trusted trials of a variant.
@@ -164,12 +136,9 @@ def read_held(  # noqa: PLR0912  # one trial after the other, from top to bottom
     ``rows`` has the requests; ``alone_ms`` is how long a request of each class takes alone.
     """
     held: list[Held] = []
-    pools: list[FullPool] = []
-    stacks: list[Stack] = []
+    spent_s: defaultdict[Stack, float] = defaultdict(float)
     span_s = 0.0
-    for trial in summary.trials:
-        if trial.variant != variant or not trial.is_trusted:
-            continue
+    for trial in (trial for trial in summary.trials if trial.variant == variant and trial.is_trusted):
         answered = read_answered(rows, *trial.key)
         last_s = answered.last - answered.first
         span_s += last_s
@@ -188,45 +157,29 @@ def read_held(  # noqa: PLR0912  # one trial after the other, from top to bottom
         for note in map(_Note._make, rows.execute(query, times | {"files": files}).fetchall()):
             if note.worker in at_work:
                 notes[note.what].append(note)
-
-        lost = lost_times(answered, alone_ms)
-        for what in ("held", "computed", "locked", "collected"):
-            lasted_s = [note.ended_s - note.began_s for note in notes[what]]
-            if lasted_s:
-                covered_s = _covered_s(notes[what], answered, answered.sent_s)
-                lost_s = float(np.minimum(covered_s, lost.before_s + lost.at_work_s).sum())
-                held.append(Held(what, len(lasted_s), sum(lasted_s), max(lasted_s), lost_s))
-        for what in ("executor", "pool"):
-            if mine := notes[what]:
-                total_s, at_work_s = sum(note.ended_s - note.began_s for note in mine), 0.0
-                for worker, spans in at_work.items():
-                    full = _merged([note for note in mine if note.worker == worker])
-                    at_work_s += float(time_in(full, *np.array(spans).T).sum())
-                lost_s = float(np.minimum(_covered_s(mine, answered, answered.began_s), lost.at_work_s).sum())
-                threads = max(note.threads for note in mine)
-                pools.append(FullPool(what, threads, total_s, lost_s, at_work_s / total_s))
-        spent_s: defaultdict[str, float] = defaultdict(float)
-        for note in notes["stack"]:
-            spent_s[note.seen] += note.seconds  # of several threads at once
         classes = dict(rows.execute(_ROUTES, key | {"files": files}).fetchall())  # of a route, the largest class
-        for seen, seconds in spent_s.items():
-            kind, route, at = "".join(filter(str.isprintable, seen)).split("|", 2)
+        for note in notes.pop("stack", ()):
+            kind, route, at = "".join(filter(str.isprintable, note.seen)).split("|", 2)
             line, _, called = at.partition(" → ")
             of = next((each for each in ("loop", "pool thread", "thread", "gc") if kind.startswith(each)), "")
             known = "" if line.startswith(("(", "garbage")) else line  # not of a library
-            stacks.append(Stack(of, kind.removeprefix(of).strip(), classes.get(route, ""), known, called, seconds))
-    return Loops(held, span_s, pools, stacks)
+            stack = Stack(of, kind.removeprefix(of).strip(), classes.get(route, ""), known, called, 0.0)
+            spent_s[stack] += note.seconds  # of several threads at once
 
-
-def _covered_s(notes: Sequence[_Note], answered: Answered, from_s: Times) -> Times:
-    """Return how much of the time of each request, until its work ends, lies within the notes of its worker."""
-    covered_s = np.zeros_like(answered.sent_s)
-    for place, worker in enumerate(answered.workers):
-        own = answered.worker == place
-        spans = _merged([note for note in notes if note.worker == worker])
-        covered_s[own] = time_in(spans, from_s[own], answered.ended_s[own])
-    return covered_s
-
-
-def _merged(notes: Sequence[_Note]) -> Segments:
-    return at_least(1, np.array([note.began_s for note in notes]), np.array([note.ended_s for note in notes]))
+        _, before_s, lost_at_work_s = lost_times(answered, alone_ms)
+        workers = np.array(answered.workers, object)[answered.worker]
+        for what, mine in notes.items():
+            in_pool = what in ("pool", "executor")  # a request waits for it while it counts as at work
+            from_s = answered.began_s if in_pool else answered.sent_s
+            covered_s, at_work_s = np.zeros_like(from_s), 0.0
+            for worker in {note.worker for note in mine}:
+                began_s, ended_s = np.array([note[3:5] for note in mine if note.worker == worker]).T
+                spans, own = at_least(1, began_s, ended_s), workers == worker
+                covered_s[own] = time_in(spans, from_s[own], answered.ended_s[own])
+                at_work_s += float(time_in(spans, *np.array(at_work[worker]).T).sum())
+            lost_s = np.minimum(covered_s, lost_at_work_s if in_pool else before_s + lost_at_work_s)
+            lasted_s = [note.ended_s - note.began_s for note in mine]
+            threads = max(note.threads for note in mine)
+            held.append(Held(what, sum(lasted_s), max(lasted_s), float(lost_s.sum()), threads,
+                             at_work_s / (sum(lasted_s) or 1.0)))  # fmt: skip
+    return Loops(held, span_s, [stack._replace(seconds=seconds) for stack, seconds in spent_s.items()])

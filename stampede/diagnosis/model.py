@@ -6,10 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from stampede.evaluate.statistics.losses import Figures
 from stampede.records.folder import read_values, validated, write_whole
 from stampede.records.model import Model
-from stampede.records.summary import Summary
 
 FILE = "diagnosis.json"
 SCHEMA = 1
@@ -22,16 +20,15 @@ threads have the interpreter lock; all threads are busy with requests that wait;
 pool of threads behind an event loop is full; requests wait inside the application; the workers write much to their
 output; workers end because of a limit of requests, because of the server's time limit, or for another reason; requests
 wait although their own worker has a free thread, and nothing shows why."""
-WITHIN_WORK: frozenset[Limit] = frozenset({"event-loop", "interpreter-lock", "thread-pool", "inside"})
-"""The limits for which requests wait while they count as at work, so that overhead does not show these waits."""
 
 
 class Bottleneck(Model):
     """What limits a service as it is served today.
 
-    ``limit`` is a ``Limit``, or a word of a newer version. ``requests`` are the classes of requests that are known to
-    wait for it. ``numbers`` has its measured values by names with units; shares are between 0 and 1.
-    ``sentences`` say the same, the remedy last; a summary has them in its diagnosis.
+    ``limit`` is a ``Limit``, or a word of another version. ``requests`` are the classes of requests that are known to
+    wait for it. ``numbers`` say of workers that ended how many requests were ``lost``, and how long it takes to load
+    the application (``loads_s``). ``sentences`` say what was seen, the remedy last; a summary has them in its
+    diagnosis.
 
     ``explains`` is which share of the lost time the limit explains. Lost time is what requests take from when they are
     sent until their work ends, minus what they take alone, summed over all requests. Two limits may explain the same
@@ -41,7 +38,7 @@ class Bottleneck(Model):
     limit: str
     requests: list[str] = Field([])
     explains: float | None = Field(None, exclude_if=lambda value: value is None)
-    numbers: dict[str, float] = Field({})
+    numbers: dict[str, float] = Field({}, exclude_if=lambda value: not value)
     sentences: list[str] = Field([], exclude=True, repr=False)
 
 
@@ -57,12 +54,6 @@ class Diagnosis(Model):
     sentences: list[str]
     minor: list[str] = Field([], exclude_if=lambda value: not value)
     bottlenecks: list[Bottleneck] = Field([], exclude_if=lambda value: not value)
-
-
-def figures_of(summary: Summary, diagnosis: Diagnosis | None) -> Figures:
-    """Return the figures by which ways are compared: response times if requests wait at work, else the overhead."""
-    within_work = diagnosis is not None and WITHIN_WORK & {found.limit for found in diagnosis.bottlenecks}
-    return Figures(summary, "response_time" if within_work else "overhead")
 
 
 def write_diagnosis(run_folder: Path, diagnosis: Diagnosis) -> None:

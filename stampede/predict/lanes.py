@@ -1,24 +1,31 @@
 """The requests of trials as lanes show them: as measured, with their waits, and as other ways would serve them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 
 from stampede.evaluate.metrics import waiting
+from stampede.evaluate.metrics.waiting import Answered, Times
 from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.lab_time import clocks_of_hosts
 from stampede.evaluate.read.observation import read_containers, stalls_by_lab_clock, stalls_within
-from stampede.predict.what_if import can_serve_otherwise, serve_otherwise
+from stampede.predict.options import MOST_REPLICAS, OPTION_KINDS, OptionKind
+from stampede.predict.system import servers_of
 from stampede.records.folder import trial_folder
-from stampede.records.run import LoadRecord, Run, VariantRecord
+from stampede.records.run import GTHREAD_CONNECTIONS, LoadRecord, Queueing, Run, VariantRecord
 from stampede.records.summary import Summary
+from stampede.theory import COMPILED
+from stampede.theory.model import Class, Constant, QueueingSystem, Recorded, WorkStep
 
 MOST = 20_000
 """A trial with more requests is not served in other ways, and only those around its longest wait are shown."""
+TURNS = 10
+"""Without Numba, requests that compute hand the interpreter lock over so often on average, at most."""
 
 
 class LaneRequest(NamedTuple):
@@ -51,7 +58,7 @@ class LaneTrial(NamedTuple):
     variant: VariantRecord
     key: Key
     rows: list[LaneRequest]
-    answered: waiting.Answered
+    answered: Answered
     waits: waiting.Waits | None
     stalls_s: waiting.Segments = waiting.NEVER
     computed: bool = False
@@ -63,6 +70,21 @@ class LoadLanes(NamedTuple):
     load: LoadRecord
     trials: list[LaneTrial]
     pair: tuple[int, ...]
+
+
+class WhatIf(NamedTuple):
+    """Requests of a trial, sent at the same times and with the same work, served in another way.
+
+    ``worker`` counts the workers of all containers from 0, ``thread`` the threads of each worker, and ``waits_s`` is
+    how long each request waited for a thread, in the order of sending.
+    """
+
+    kind: OptionKind
+    workers: int
+    threads: int
+    waits_s: Times
+    worker: npt.NDArray[np.int64]
+    thread: npt.NDArray[np.int64]
 
 
 def load_lanes(
@@ -93,13 +115,15 @@ def load_lanes(
             answered = waiting.read_answered(database, *key)
             clocks = clocks_of_hosts(summary.clocks, key)
             containers = stalls_by_lab_clock(read_containers(trial_folder(run_folder, *key)), clocks)
-            stalls = stalls_within(containers, answered.first, answered.last)
-            waits, stalls_s = waiting.waits_of_variant(variant, answered), np.array(stalls).reshape(-1, 2)
+            stalls_s = np.array(stalls_within(containers, answered.first, answered.last)).reshape(-1, 2)
+            waits = waiting.waits_of_variant(variant, answered)
             trials.append(LaneTrial(variant, key, rows, answered, waits, stalls_s))
-        first = trials[pair[0]]
+        first, queueing = trials[pair[0]], variants[pair[0]].queueing
         several = first.variant.threads is not None and not first.variant.elastic and first.variant.workers > 1
-        enough = len(first.answered.sent_s) > 0 and len(first.rows) <= MOST
-        if several and enough and can_serve_otherwise(first.variant, load):
+        few = len(first.rows) <= MOST and first.answered.sent_s.size
+        # served in another way, these requests would not work for as long
+        elsewhere = load.database or (load.api or {}).get("one_device") or "CPU" in load.settings
+        if several and few and not elsewhere and not (queueing and queueing.blocks_loop):
             otherwise = [*_served_otherwise(first, capacity)]
             if capacity:  # with a single worker, it would be trivial that no other is free
                 place = next((place for place, trial in enumerate(otherwise) if trial.variant.workers > 1), 0)
@@ -143,3 +167,47 @@ def _served_otherwise(trial: LaneTrial, capacity: tuple[int, int] | None) -> Ite
         other = VariantRecord(name=f"what-if-{served.kind.name}", workers=served.workers, settings=settings)
         waits = waiting.waits_of_variant(other, answered)
         yield LaneTrial(other, (other.name, load, number), rows, answered, waits, computed=True)
+
+
+def serve_otherwise(
+    answered: Answered,
+    workers: int,
+    threads: int,
+    seed: int = 1,
+    kinds: Iterable[OptionKind] = OPTION_KINDS,
+    *,
+    computing: bool = False,
+) -> Iterator[WhatIf]:
+    """Yield the same requests with each kind of way to serve them.
+
+    ``computing``: they compute for all the time that they worked, so threads of a process wait for its interpreter
+    lock, and these waits count, too. Otherwise they only keep their threads.
+    """
+    from stampede.theory.simulate import simulate  # noqa: PLC0415  # loading Numba takes half a second
+
+    works_s = np.maximum(answered.ended_s - answered.began_s, 0)
+    least_switch_s = 0.0 if COMPILED else float(works_s.mean()) / TURNS
+    step = WorkStep(Constant(0.0), "compute" if computing else "wait")
+    of_classes = [answered.request_class == number for number in range(len(answered.classes))]
+    classes = [
+        Class(name, Recorded(answered.sent_s[mine]), [step], works_s[mine])
+        for name, mine in zip(answered.classes, of_classes, strict=True)
+    ]
+    for kind in kinds:
+        of = (1, workers * threads) if kind.for_single_worker else (workers, threads)
+        settings = kind.settings(*of)
+        if settings.get("replicas", 1) > MOST_REPLICAS:
+            continue
+        accept = "per-worker" if settings.get("reuse_port") else "shared"
+        queueing = Queueing(threads=of[1], max_connections=GTHREAD_CONNECTIONS if kind.queues_inside else of[1])
+        servers = servers_of(
+            VariantRecord(name=kind.name, workers=of[0], accept=accept, queueing=queueing, settings=settings)
+        )
+        servers = replace(servers, switch=max(servers.switch, least_switch_s))
+        rows = simulate(QueueingSystem(servers, classes), float(answered.sent_s[-1]) + 1, seed)
+        order = np.empty(len(answered.sent_s), dtype=np.int64)  # the row of each request
+        for number, mine in enumerate(of_classes):
+            simulated = np.flatnonzero(rows.of_class == number)
+            order[np.flatnonzero(mine)[rows.user[simulated]]] = simulated
+        waits_s = (rows.ended - rows.sent)[order] - works_s if computing else (rows.began - rows.sent)[order]
+        yield WhatIf(kind, *of, waits_s, rows.worker[order], rows.thread[order])

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PAGE = "docs/how-to/symptoms.md"
-"""Has a section for each symptom, and a row for each option with its cost."""
+"""Has a section for each symptom that ``diagnose`` names, and a row for each option with its cost."""
 
 
 @dataclass(frozen=True)
 class Symptom:
-    """Why requests wait. ``verdict`` says it in a few words, and ``says`` what is true meanwhile.
+    """Why requests wait. ``verdict`` says it in a few words, for ``diagnose``, and ``says`` what is true meanwhile.
 
-    ``cures`` are sentences by circumstance: what the requests do, or what the server is. ``section`` is that of PAGE,
-    empty: it has none.
+    ``cures`` are sentences by circumstance: what the requests do, or what the server is. ``section`` is that of PAGE
+    that ``diagnose`` names.
     """
 
-    verdict: str
-    section: str
+    verdict: str = ""
+    section: str = ""
     says: str = ""
     cures: Mapping[str, str] = field(default_factory=dict)
 
@@ -67,59 +67,47 @@ SYMPTOMS = {
         "Requests wait, and times in whole seconds do not tell why", "two-clocks",
         cures={"": "stampede diagnose --setup prints the lines with precise times."}),
     "missing": Symptom("Nobody can tell the cause, because lines are missing", "two-clocks"),
-    "processors": Symptom(
-        "The processors are busy", "how-many-workers-for-one-core",
-        cures={"few workers": "More threads do not help; more processes do.",
-               "a limit": "More threads or processes do not help; a higher limit does, and requests that compute less.",
-               "": "More threads or processes do not help; more processors do, and requests that compute less."}),
-    "event-loop": Symptom(
-        "A blocked event loop", "an-async-server-stops-for-seconds",
-        cures={
-            "greenlets compute":
-            "A function that computes holds up all greenlets of its worker. In other processes, or in the threads of "
-            "worker_class gthread, it would let the other requests go on",
-            "greenlets":
-            "A driver that waits in C holds up all greenlets of its worker. The cure is a driver that the greenlets "
-            "know, or worker_class gthread with threads.",
-            "computes, and no processor is free":
-            "In other processes, such as those of a ProcessPoolExecutor, functions that compute would not hold up the "
-            "other requests, but the processors would be as busy.",
-            "computes":
-            "Functions that compute belong into other processes, such as those of a ProcessPoolExecutor; in threads, "
-            "they keep the interpreter lock.",
-            "": "Calls that block belong into threads (asyncio.to_thread; in FastAPI, def instead of async def), and "
-            "functions that compute belong into other processes.",
-        }),
+    "processors": Symptom(cures={
+        "few workers": "More threads do not help; more processes do.",
+        "a limit": "More threads or processes do not help; a higher limit does, and requests that compute less.",
+        "": "More threads or processes do not help; more processors do, and requests that compute less."}),
+    "event-loop": Symptom(cures={
+        "greenlets compute":
+        "A function that computes holds up all greenlets of its worker. In other processes, or in the threads of "
+        "worker_class gthread, it would let the other requests go on.",
+        "greenlets":
+        "A driver that waits in C holds up all greenlets of its worker. The cure is a driver that the greenlets know, "
+        "or worker_class gthread with threads.",
+        "compute":
+        "In other processes, such as those of a ProcessPoolExecutor, functions that compute would let the other "
+        "requests go on; in threads, they keep the interpreter lock.",
+        "": "Calls that block belong into threads (asyncio.to_thread; in FastAPI, def instead of async def), and "
+            "functions that compute belong into other processes."}),
     "interpreter-lock": Symptom(
-        "The interpreter lock", "everything-slows-down-together",
-        "Functions that compute, C code, and a garbage collector with many objects hold the lock in any thread",
-        {"a processor is free":
-         "they belong into other processes, or more workers share the lock among fewer requests.",
-         "": "only less computing gives it back sooner."}),
+        says="Functions that compute, C code, and a garbage collector with many objects hold the lock in any thread",
+        cures={
+            "a processor is free":
+            "they belong into other processes, or more workers share the lock among fewer requests.",
+            "": "only less computing gives it back sooner."}),
     "pool": Symptom(
-        "A full pool of threads", "the-health-check-times-out-under-load",
-        "requests waited for a thread of the pool. FastAPI and Starlette run def end points there.",
-        {"": "Make quick end points async def, raise total_tokens of anyio.to_thread.current_default_thread_limiter(), "
-             "or start more workers.",
-         "computes": "Make quick end points async def, so that they need no thread."}),
+        says="requests waited for a thread of the pool. FastAPI and Starlette run def end points there.",
+        cures={"": "Make quick end points async def, raise total_tokens of "
+                   "anyio.to_thread.current_default_thread_limiter(), or start more workers.",
+               "computes": "Make quick end points async def, so that they need no thread."}),
     "executor": Symptom(
-        "A full pool of threads", "an-async-server-stops-for-seconds",
-        "calls of asyncio.to_thread or run_in_executor waited for a thread.",
-        {"": "Give the loop an executor with more threads, wait without threads, or start more workers.",
-         "computes": "What only waits needs no thread."}),
+        says="calls of asyncio.to_thread or run_in_executor waited for a thread.",
+        cures={"": "Give the loop an executor with more threads, wait without threads, or start more workers.",
+               "computes": "What only waits needs no thread."}),
     "inside": Symptom(
-        "Waits inside the application", "queuepool-limit-of-size-5-overflow-10-reached",
-        "these requests wait inside the application: ",
-        {"": "for a pool of connections or threads, a database, a lock or another service.",
-         "asgiref": "for the only thread of asgiref's sync_to_async for thread-sensitive calls, its default.",
-         "result": "for a pool of threads or processes, which is too small, or whose work waits itself.",
-         "pool": "for a pool of connections, which is smaller than the requests at work need.",
-         "lock": "for a lock or a limiter, which others hold.",
-         "queue": "for a queue.",
-         "dns": "for a name server.",
-         "network": "for a database or another service, which answers later under this load.",
-         "subprocess": "for other programs."}),
-    "worker-timeout": Symptom("Workers are killed", "worker-timeout"),
-    "max-requests": Symptom("Workers are replaced", "no-answers-for-seconds-every-few-minutes"),
+        says="these requests wait inside the application: ",
+        cures={"": "for a pool of connections or threads, a database, a lock or another service.",
+               "asgiref": "for the only thread of asgiref's sync_to_async for thread-sensitive calls, its default.",
+               "result": "for a pool of threads or processes, which is too small, or whose work waits itself.",
+               "pool": "for a pool of connections, which is smaller than the requests at work need.",
+               "lock": "for a lock or a limiter, which others hold.",
+               "queue": "for a queue.",
+               "dns": "for a name server.",
+               "network": "for a database or another service, which answers later under this load.",
+               "subprocess": "for other programs."}),
 }  # fmt: skip
 """By the limit that ``try`` finds, or the cause that ``diagnose`` finds."""

@@ -258,7 +258,7 @@ def print_best_way(
     found = find_improvement(summary, diagnosis, [way.name for way in tried]) if len(tried) > 1 else None
     if not (found and found.best):
         return
-    way = next(option for option in tried if option.name == found.best.name)
+    way = next(option for option in tried if option.name == found.best)
     console.print()
     console.print(Text(way.kind.reason))
     if found.as_good:

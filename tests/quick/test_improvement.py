@@ -7,7 +7,6 @@ import pytest
 
 from stampede.diagnosis.improvement import find_improvement
 from stampede.diagnosis.model import Diagnosis
-from stampede.diagnosis.section import improvement_sentences
 from stampede.evaluate.statistics import intervals
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.records.run import TODAY
@@ -44,16 +43,17 @@ def summary_of(*rows: Estimate, suspect: Sequence[str] = ()) -> Summary:
 
 def said(*rows: Estimate, suspect: Sequence[str] = ()) -> list[str]:
     """Return what is said of the ways in the rows."""
-    summary = summary_of(*rows, suspect=suspect)
-    return [
-        *improvement_sentences(
-            find_improvement(summary, WELL, list(dict.fromkeys(one.variant for one in rows))), summary.round_s
-        )
-    ]
+    ways = list(dict.fromkeys(one.variant for one in rows))
+    return [*find_improvement(summary_of(*rows, suspect=suspect), WELL, ways).sentences]
+
+
+WAITS, CURED = row(TODAY, "home", 900, 1000, 1100), row(LIMIT, "home", 26, 28, 30)
+BETTER, FASTER = row(TODAY, "home", 900, 910, 920), row(LIMIT, "home", 5, 5.1, 5.2)
+MIXED = ["Limit = threads is better than today's way for home, and worse for report."]
 
 
 def test_three_trials_that_lie_apart_are_better_and_say_how_sure() -> None:
-    main, sure = said(row(TODAY, "home", 900, 1000, 1100), row(LIMIT, "home", 26, 28, 30))
+    main, sure = said(WAITS, CURED)
 
     assert main == "Better than today's, and the best that was tried: limit = threads."
     assert re.fullmatch(
@@ -88,11 +88,10 @@ def test_a_single_trial_never_says_better(suspect: tuple[str, ...]) -> None:
 
 
 def test_a_suspect_trial_is_named_in_the_sentence_that_says_better() -> None:
-    main, *_ = said(row(TODAY, "home", 900, 1000, 1100), row(LIMIT, "home", 26, 28, 30), suspect=[LIMIT])
-    assert re.search(r"Better .* limit = threads \(1 of 2 trials is suspect: the machine was 95% busy", main)
-
-    rows = row(TODAY, "home", 900, 1000, 1100), row(LIMIT, "home", 26, 28, 30), row(QUEUE, "home", 990, 1000, 1010)
-    main, *_ = said(*rows, suspect=[QUEUE])
+    assert (
+        "limit = threads (1 of 2 trials is suspect: the machine was 95% busy" in said(WAITS, CURED, suspect=[LIMIT])[0]
+    )
+    main, *_ = said(WAITS, CURED, row(QUEUE, "home", 990, 1000, 1010), suspect=[QUEUE])
     assert "suspect" not in main  # the answer does not rest on this way
 
 
@@ -100,9 +99,10 @@ def test_nothing_is_better_only_if_no_room_is_left() -> None:
     main, why = said(row(TODAY, "home", 29, 30, 31), row(LIMIT, "home", 30, 30, 31))
     assert main == "Nothing that was tried is better than today's way to serve."
     assert "10 % and 5 ms" in why
-
-    main, *_ = said(row(TODAY, "home", 900, 1000, 1100), row(LIMIT, "home", 26, 28, 3000))
+    open_ways = row(LIMIT, "home", 26, 28, 3000), row(QUEUE, "home", 990, 1000, 2500)
+    main, *_ = said(WAITS, *open_ways, suspect=[QUEUE])
     assert main.startswith("Too few trials to tell ")
+    assert "suspect" not in main  # the answer rests on the way that promises more
 
 
 def test_nothing_is_to_be_gained_if_no_request_waits_today() -> None:
@@ -113,42 +113,33 @@ def test_nothing_is_to_be_gained_if_no_request_waits_today() -> None:
     assert "no request waits noticeably today" in why
 
     alarm = Diagnosis(alarm=True, sentences=[])
-    assert find_improvement(summary_of(*rows), alarm, [TODAY, LIMIT]).verdict == "too few"
+    assert find_improvement(summary_of(*rows), alarm, [TODAY, LIMIT]).sentences[0].startswith("Too few trials to tell")
 
 
 def test_better_for_a_class_and_worse_for_another_is_said_with_both() -> None:
-    rows = [
-        row(TODAY, "home", 900, 910, 920), row(LIMIT, "home", 5, 5.1, 5.2),
-        row(TODAY, "report", 5, 5.1, 5.2), row(LIMIT, "report", 900, 910, 920),
-    ]  # fmt: skip
+    rows = [BETTER, FASTER, row(TODAY, "report", 5, 5.1, 5.2), row(LIMIT, "report", 900, 910, 920)]
 
-    assert said(*rows) == ["Limit = threads is better than today's way for home, and worse for report."]
+    assert said(*rows) == MIXED
     assert "suspect" in said(*rows, suspect=[TODAY])[0]
 
 
 def test_a_way_that_fails_requests_is_not_better() -> None:
     """All requests of a class fail, so no time is measured of them, and the other class is faster."""
-    rows = [
-        row(TODAY, "home", 900, 910, 920), row(LIMIT, "home", 5, 5.1, 5.2), row(TODAY, "report", 20, 21, 22),
-        row(LIMIT, "report", 1, 1, 1, metric="failures", stat="share"),
-    ]  # fmt: skip
+    failed = row(LIMIT, "report", 1, 1, 1, metric="failures", stat="share")
 
-    assert said(*rows) == ["Limit = threads is better than today's way for home, and worse for report."]
+    assert said(BETTER, FASTER, row(TODAY, "report", 20, 21, 22), failed) == MIXED
 
 
 def test_ways_without_a_common_figure_are_not_compared() -> None:
-    [main] = said(row(TODAY, "home", 900, 910), row(LIMIT, "other", 5, 6))
-
-    assert "unknown" in main
+    assert "unknown" in said(row(TODAY, "home", 900, 910), row(LIMIT, "other", 5, 6))[0]
 
 
 def test_as_good_are_the_ways_that_lose_noticeably_more_for_no_class() -> None:
-    rows = [row(TODAY, "home", 900, 910, 920), row(LIMIT, "home", 5, 5.1, 5.2), row(QUEUE, "home", 6, 6.1, 6.2)]
+    rows = [BETTER, FASTER, row(QUEUE, "home", 6, 6.1, 6.2)]
 
     found = find_improvement(summary_of(*rows), WELL, [TODAY, LIMIT, QUEUE])
 
-    assert found.best
-    assert (found.best.name, list(found.as_good)) == (LIMIT, [QUEUE])
+    assert (found.best, found.as_good) == (LIMIT, [QUEUE])
 
 
 @pytest.mark.parametrize(

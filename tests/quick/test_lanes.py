@@ -43,7 +43,12 @@ def shown(folder: Path) -> list[LoadTimeline]:
         return [timeline.load_timeline(run, lanes) for lanes in load_lanes(rows, folder, run, summary)]
 
 
-def of_one(run: Path) -> dict[str, Any]:
+def of_one(folder: Path, requests: list[Request], **of: Any) -> dict[str, Any]:
+    """Return the lanes of a run that has a single load and a single variant, with these requests."""
+    return of_run(make_run(folder, {"one": requests}, variants=variants("one", **of)))
+
+
+def of_run(run: Path) -> dict[str, Any]:
     """Return the lanes of a run that has a single load and a single variant."""
     [load] = shown(run)
     [trial] = load.measured
@@ -63,7 +68,7 @@ def times_ms(trial: dict[str, Any]) -> list[tuple[float, float, float, float]]:
 
 def test_lanes_hold_each_request_at_its_worker(tmp_path: Path) -> None:
     """Workers are counted in the order of forking: process 9 before process 10."""
-    trial = of_one(make_run(tmp_path, {"one": WAITING}, variants=variants("one")))
+    trial = of_one(tmp_path, WAITING)
 
     assert [worker["name"] for worker in trial["workers"]] == ["worker 1", "worker 2"]
     assert trial["requests"]["worker"] == [1, 1, 0]
@@ -94,13 +99,9 @@ def test_lanes_say_when_a_worker_was_blocked_and_who_waited(tmp_path: Path) -> N
 
 
 def test_slow_requests_have_the_first_colour_whichever_class_is_sent_first(tmp_path: Path) -> None:
-    first, later = (
-        Request(request_class="quick", service_time_ms=5),
-        Request(request_class="slow", service_time_ms=900, sent_s=1),
-    )
-    [load] = shown(
-        make_run(tmp_path, {"one": [first, later, Request(request_class="none", service_time_ms=0, sent_s=2)]})
-    )
+    requests = [Request(request_class=name, service_time_ms=ms, sent_s=at)
+                for at, (name, ms) in enumerate([("quick", 5), ("slow", 900), ("none", 0)])]  # fmt: skip
+    [load] = shown(make_run(tmp_path, {"one": requests}))
 
     assert load.classes == ["slow", "quick", "none"]
     assert [colour for _, colour in load.colours] == ["#e69f00", "#0072b2", "#009e73"]
@@ -116,7 +117,7 @@ def test_of_threads_that_nobody_knows_nothing_is_said_of_free_threads(tmp_path: 
 
 
 def test_a_worker_has_a_row_for_each_thread_and_one_that_served_nothing_is_there(tmp_path: Path) -> None:
-    trial = of_one(make_run(tmp_path, {"one": WAITING}, variants=variants("one", workers=3, threads=4)))
+    trial = of_one(tmp_path, WAITING, workers=3, threads=4)
 
     assert trial["of_threads"]
     assert [(worker["name"], worker["rows"]) for worker in trial["workers"]] == [
@@ -127,7 +128,7 @@ def test_a_worker_has_a_row_for_each_thread_and_one_that_served_nothing_is_there
 def test_an_event_loop_has_a_row_for_each_request_under_way(tmp_path: Path) -> None:
     """The synthetic requests all have thread 9, so three requests at once are not three threads."""
     at_once = [Request(service_time_ms=1000, sent_s=at) for at in (0, 0.1, 0.2, 1.5)]
-    trial = of_one(make_run(tmp_path, {"one": at_once}, variants=variants("one", workers=1, threads=None)))
+    trial = of_one(tmp_path, at_once, workers=1, threads=None)
 
     assert not trial["of_threads"]
     assert [worker["rows"] for worker in trial["workers"]] == [3]
@@ -137,7 +138,7 @@ def test_an_event_loop_has_a_row_for_each_request_under_way(tmp_path: Path) -> N
 def test_a_request_that_failed_has_no_worker_and_keeps_its_reason(tmp_path: Path) -> None:
     failed = Request(sent_s=1, error="status 503", service_time_ms=40, overhead_ms=0)
     cut_off = Request(sent_s=3, answered=False)
-    trial = of_one(make_run(tmp_path, {"one": [*PATIENT, failed, cut_off]}, variants=variants("one")))
+    trial = of_one(tmp_path, [*PATIENT, failed, cut_off])
 
     assert trial["requests"]["worker"] == [0, 1, -1, -1]
     assert [trial["requests"]["errors"][place] for place in trial["requests"]["error"] if place >= 0] == [
@@ -146,45 +147,46 @@ def test_a_request_that_failed_has_no_worker_and_keeps_its_reason(tmp_path: Path
     assert trial["says"].endswith("; 2 of 4 requests failed")
 
 
-def test_stalls_of_the_called_service_are_told_within_the_load(tmp_path: Path) -> None:
-    run = make_run(tmp_path, {"one": WAITING}, variants=variants("one"))
-    began = BEGAN.timestamp()
-    (run / "one" / "mix" / "1" / "api-1.before.txt").write_text(observation("api", stalls=[]))
-    stalls = [(began + 1.5, began + 2.5), (began + 60, began + 65)]
-    (run / "one" / "mix" / "1" / "api-1.after.txt").write_text(observation("api", stalls=stalls))
-
-    assert of_one(run)["stalls"] == [15_000, 10_000]
-
-
-def test_of_many_requests_those_around_the_longest_wait_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("ahead_s", [0, -500])
+def test_stalls_of_the_called_service_are_told_within_the_load_by_the_labs_clock(
+    tmp_path: Path, ahead_s: float
 ) -> None:
-    many = [Request(service_time_ms=10, overhead_ms=0, sent_s=at / 10, worker="box:7") for at in range(100)]
+    """Also if the service runs on another machine, whose clock is wrong."""
+    run, began = make_run(tmp_path, {"one": WAITING}, variants=variants("one")), BEGAN.timestamp()
+    folder = run / "one" / "mix" / "1"
+    stalls = [(began + 1.5, began + 2.5), (began + 60, began + 65)]
+    (folder / "api-1.before.txt").write_text(observation("api", stalls=[]))
+    (folder / "api-1.after.txt").write_text(observation("api", stalls=stalls))
+    if ahead_s:
+        hosts = sorted({one.worker.rpartition(":")[0] for one in WAITING})
+        set_apart(folder, {"k6-1": Machine(generators=["points"]), "web-1": Machine(hosts, ahead_s=99),
+                           "api-1": Machine(hosts=["api"], ahead_s=ahead_s)})  # fmt: skip
+
+    assert of_run(run)["stalls"] == pytest.approx([15_000, 10_000], abs=20 if ahead_s else 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "shown_too"),
+    [(Request(service_time_ms=10, worker="box:7"), []), (Request(service_time_ms=9000, worker="box:8"), [1])],
+    ids=["ended before", "under way"],
+)
+def test_of_many_requests_those_around_the_longest_wait_and_those_under_way_then_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: Request, shown_too: list[int]
+) -> None:
+    many = [
+        first,
+        *(Request(service_time_ms=10, overhead_ms=0, sent_s=at / 10, worker="box:7") for at in range(1, 100)),
+    ]
     many[70] = Request(service_time_ms=10, overhead_ms=300, waits_ms=300, sent_s=7.0, worker="box:7")
     monkeypatch.setattr(timeline, "MOST", 20)
-    run = make_run(tmp_path, {"one": many}, variants=variants("one"))
 
-    [load] = shown(run)
+    [load] = shown(make_run(tmp_path, {"one": many}, variants=variants("one")))
 
     trial = load.measured[0].to_json()
     assert load.sampled
-    assert list(accumulate(trial["requests"]["number"])) == [*range(61, 81)]
-    assert times_ms(trial)[0][0] == 6000
-    assert trial["window"] == [60_000, 79_000]
-    assert trial["workers"][0]["served"] == 100, "the table is of all requests"
-
-
-def test_requests_that_were_under_way_when_the_window_begins_are_shown_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    many = [Request(service_time_ms=10, overhead_ms=0, sent_s=at / 10, worker="box:7") for at in range(100)]
-    many[0] = Request(service_time_ms=9000, overhead_ms=0, worker="box:8")
-    many[70] = Request(service_time_ms=10, overhead_ms=300, waits_ms=300, sent_s=7.0, worker="box:7")
-    monkeypatch.setattr(timeline, "MOST", 20)
-
-    trial = of_one(make_run(tmp_path, {"one": many}, variants=variants("one")))
-
-    assert list(accumulate(trial["requests"]["number"])) == [1, *range(61, 81)]
+    assert list(accumulate(trial["requests"]["number"])) == [*shown_too, *range(61, 81)]
+    assert trial["window"] == [0 if shown_too else 60_000, 79_000]
+    assert sum(worker["served"] for worker in trial["workers"]) == 100, "the table is of all requests"
 
 
 def test_a_new_thread_takes_the_row_that_was_free_longest_if_all_threads_have_rows() -> None:
@@ -198,11 +200,12 @@ def test_a_new_thread_takes_the_row_that_was_free_longest_if_all_threads_have_ro
     assert thread_rows(rows, None) == ([0, 1, 2, 1], True)
 
 
-def test_the_first_trial_that_can_be_trusted_is_shown(tmp_path: Path) -> None:
-    run = make_run(tmp_path, {"one": PATIENT}, variants=variants("one"), times=2)
+@pytest.mark.parametrize(("times", "shown_trials"), [(2, [2]), (1, [])])
+def test_the_first_trial_that_can_be_trusted_is_shown(tmp_path: Path, times: int, shown_trials: list[int]) -> None:
+    run = make_run(tmp_path, {"one": PATIENT}, variants=variants("one"), times=times)
     make_trial(run, "one", 1, PATIENT, outcome="failed", reason="nginx said: no")
 
-    assert of_one(run)["trial"] == 2
+    assert [load.measured[0].trial for load in shown(run)] == shown_trials
 
 
 def test_the_variants_of_the_answer_and_of_the_cure_come_first(tmp_path: Path) -> None:
@@ -218,30 +221,10 @@ def test_the_variants_of_the_answer_and_of_the_cure_come_first(tmp_path: Path) -
     assert [load.trials[place].variant for place in load.pair] == ["d", "a"]
 
 
-def test_a_run_without_trusted_trials_has_no_lanes(tmp_path: Path) -> None:
-    run = make_run(tmp_path, {"one": PATIENT}, variants=variants("one"))
-    make_trial(run, "one", 1, PATIENT, outcome="failed", reason="nginx said: no")
-
-    assert shown(run) == []
-
-
 def test_each_load_has_lanes_and_the_load_of_the_first_claim_is_first(tmp_path: Path) -> None:
     loads = [LoadRecord(name=name, script="mix.js", duration="9s", settings={}) for name in ("other", "mix")]
-    claims = [
-        Claim(says="It is so", value=Quantity(variant="one", load="mix", metric="overhead", stat="p50"), at_most=1)
-    ]
+    p50 = Quantity(variant="one", load="mix", metric="overhead", stat="p50")
+    claims = [Claim(says="It is so", value=p50, at_most=1)]
     run = make_run(tmp_path, {"one": PATIENT}, variants=variants("one"), loads=loads, claims=claims)
 
     assert [load.title for load in shown(run)] == ["Which worker served each request, and which requests waited (mix)"]
-
-
-def test_stalls_on_another_machine_are_told_by_the_labs_clock(tmp_path: Path) -> None:
-    run = make_run(tmp_path, {"one": WAITING}, variants=variants("one"))
-    folder, began = run / "one" / "mix" / "1", BEGAN.timestamp()
-    (folder / "api-1.before.txt").write_text(observation("api", stalls=[]))
-    (folder / "api-1.after.txt").write_text(observation("api", stalls=[(began + 1.5, began + 2.5)]))
-    hosts = sorted({one.worker.rpartition(":")[0] for one in WAITING})
-    set_apart(folder, {"k6-1": Machine(generators=["points"]), "web-1": Machine(hosts, ahead_s=99),
-                       "api-1": Machine(hosts=["api"], ahead_s=-500)})  # fmt: skip
-
-    assert of_one(run)["stalls"] == pytest.approx([15_000, 10_000], abs=20)

@@ -1,11 +1,7 @@
-"""What workers write to their output: measured, named in the diagnosis, and said of a log that lacks its beginning."""
+"""What workers write to their output: measured, and said of a log that lacks its beginning."""
 
 from pathlib import Path
 
-import pytest
-
-from stampede.diagnosis.rules import busy_sentence, output_sentence
-from stampede.diagnosis.symptoms import ProcessorUse
 from stampede.evaluate.metrics.servers import megabytes
 from stampede.evaluate.read.observation import SENT, WRITTEN, parse
 from stampede.pipeline import derive_summary
@@ -78,33 +74,6 @@ def test_a_log_is_cut_if_its_first_line_is_another_one() -> None:
     assert not log_record(b"tick\ntick\n", before.line + later, before).cut
     assert log_record(b"tick\ntick\n", later + later, before) == ContainerLog(kept=10, before=5, cut=True)
     assert not log_record(b"tick\n", b"2026-01-02T03:04:09.2Z tick\n", LogStart(b"", 0)).cut
-
-
-@pytest.mark.parametrize(
-    ("busy", "workers", "output", "rate", "names"),
-    [
-        (0.95, 0.4, 1_000_000, 13_000_000,
-         ["95%", "0.40 of its 2 processors", "1.5", "1.0 MB a request", "13.0 MB a second"]),
-        (0.95, 0.4, 100, 1000, ["95%", "cannot tell whether requests wait inside"]),
-        (0.3, 0.4, 20_000, 1000, ["20.0 kB a request", "Log less"]),
-        (0.3, 0.4, 5_000, 5_000_000, ["5.0 MB a second"]),
-    ],
-)  # fmt: skip
-def test_who_kept_the_processors_busy_is_said(
-    busy: float, workers: float, output: float, rate: float, names: list[str]
-) -> None:
-    use = ProcessorUse(2, busy, workers, output, rate)
-
-    said = f"{busy_sentence(use)} {output_sentence(use)}"
-
-    assert all(name in said for name in names)
-
-
-@pytest.mark.parametrize(("busy", "workers"), [(0.5, 0.1), (0.95, 1.5), (None, 0.1), (0.95, None)])
-def test_a_quiet_machine_and_busy_workers_need_no_sentence(busy: float | None, workers: float | None) -> None:
-    use = ProcessorUse(2, busy, workers, None, None)
-
-    assert busy_sentence(use) + output_sentence(use) == ""
 
 
 def test_sizes_are_told_in_the_unit_that_reads_best() -> None:

@@ -27,10 +27,6 @@ from stampede.service.layer import Layer
 from tests.conftest import PATIENCE_S, wait_until
 
 
-def command(script: str) -> list[str]:
-    return ["sh", "-c", script]
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in seconds that has passed for the lab while it runs a program: it stands until a test sets it."""
@@ -39,10 +35,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def stays(tmp_path: Path, trap: str = "") -> list[str]:
+def build_tower(
+    script: str, say: Callable[[str], None] = lambda _: None, meanwhile: Callable[[], None] = lambda: None
+) -> None:  # fmt: skip
+    run_command(["sh", "-c", script], "building a tower", "No tower.", say, meanwhile=meanwhile)
+
+
+def stays(tmp_path: Path, trap: str = "") -> str:
     """Return a program that says two lines, notes that it has, and stays until there is a file ``go``."""
     said = f"{trap}echo step 1; echo step 2; touch {tmp_path}/said"
-    return command(f"{said}; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done")
+    return f"{said}; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
 
 
 def test_a_program_that_takes_long_says_what_it_does_and_its_last_line(tmp_path: Path, clock: list[float]) -> None:
@@ -56,7 +58,7 @@ def test_a_program_that_takes_long_says_what_it_does_and_its_last_line(tmp_path:
         said.append(text)
         (tmp_path / "go").touch()
 
-    run_command(stays(tmp_path), "building a tower", "No tower.", say, meanwhile=half_a_minute)
+    build_tower(stays(tmp_path), say, half_a_minute)
 
     assert said == ["Still building a tower after 31 s; its last line: step 2"]
 
@@ -80,7 +82,7 @@ def test_a_program_that_was_not_looked_at_for_long_says_once_that_it_still_runs(
     def long() -> None:
         clock[0] = 100
 
-    run_command(command(":"), "building a tower", "No tower.", said.append, meanwhile=long)
+    build_tower(":", said.append, long)
 
     assert said == ["Still building a tower after 100 s"]
     assert waited == [0.1, 60, 60]
@@ -97,9 +99,7 @@ def test_a_program_that_does_not_end_is_ended_with_its_last_words(
         clock[0] = 3600
 
     with pytest.raises(LabError) as caught:
-        run_command(
-            stays(tmp_path, "trap '' TERM; "), "building a tower", "No tower.", lambda _: None, meanwhile=an_hour
-        )
+        build_tower(stays(tmp_path, "trap '' TERM; "), meanwhile=an_hour)
 
     assert caught.value.message == "No tower."
     assert "did not end within 60 min:\nstep 1\nstep 2" in caught.value.hint
@@ -117,7 +117,7 @@ def test_a_program_that_does_not_end_is_ended_with_its_last_words(
 )
 def test_a_program_that_fails_says_what_its_exit_code_means(script: str, words: tuple[str, ...]) -> None:
     with pytest.raises(LabError) as caught:
-        run_command(command(script), "building a tower", "No tower.", lambda _: None)
+        build_tower(script)
 
     assert [word for word in words if word not in caught.value.hint] == []
     assert meaning_of(1) == ""
@@ -134,18 +134,15 @@ APP = "def app(environ, start_response): ...\n"
 
 
 def loaded(
-    tmp_path: Path, source: str, *asks: str, before: str = "", environment: str = "{}"
+    tmp_path: Path, source: str, *asks: str, before: str = "", environment: dict[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
     """Load an application as the container does that checks it, and ask it."""
     (tmp_path / "application").mkdir(exist_ok=True)
     (tmp_path / "application" / "shop.py").write_text(source)
-    start = {"folder": "", "environment": json.loads(environment)}
-    (tmp_path / "start.json").write_text(json.dumps(start))
-    for name, copy in (
-        ("user-service/stampede_own.py", "stampede_own.py"),
-        ("app/counters.py", "stampede_counters.py"),
-    ):
-        (tmp_path / copy).write_bytes((SERVERS / name).read_bytes())
+    (tmp_path / "start.json").write_text(json.dumps({"folder": "", "environment": environment or {}}))
+    for name in ("user-service/stampede_own.py", "app/counters.py"):
+        copy = tmp_path / name.rpartition("/")[2].replace("counters", "stampede_counters")
+        copy.write_bytes((SERVERS / name).read_bytes())
     variables = os.environ | {"LAB_FOLDER": str(tmp_path / "application"), "LAB_SRV": str(tmp_path), "PYTHONPATH": ""}
     how = json.dumps({"callable": "shop:app", "folder": "", "imports": []})
     words = [sys.executable, "-c", before + build.program_text("load.py"), "60", NO_ADDRESS, how, *asks]
@@ -160,7 +157,7 @@ def test_modules_are_also_found_in_the_folders_of_pythonpath(tmp_path: Path) -> 
     (tmp_path / "application" / "src" / "config.py").write_text("")
     source = "import config, os\nprint(os.environ['PYTHONPATH'])\n"
 
-    done = loaded(tmp_path, source + APP, environment='{"PYTHONPATH": "src"}')
+    done = loaded(tmp_path, source + APP, environment={"PYTHONPATH": "src"})
 
     assert (done.returncode, done.stderr, done.stdout.strip()) == (0, "", str(tmp_path / "application" / "src"))
     assert "No module named 'config'" in loaded(tmp_path, source + APP).stderr
@@ -195,37 +192,36 @@ later, armed = faulthandler.dump_traceback_later, {}
 faulthandler.dump_traceback_later = lambda within_s, **how: armed.update(how)
 """
 """What an application calls as ``__main__.later(0.1, **__main__.armed)`` when its time is up."""
+WAITS = """\
+import signal, time
+assert 0 < signal.setitimer(signal.ITIMER_REAL, 0.1)[0] <= 60
+while True:
+    time.sleep(0.05)  # until the flags are there
+"""
+BLOCKS = """\
+import __main__, ctypes, signal
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+__main__.later(0.1, **__main__.armed)
+ctypes.PyDLL(None).sleep(1000)
+"""
+"""It holds the interpreter lock, so no function of Python can say anything."""
 
 
-def test_an_application_that_is_never_loaded_says_what_it_was_doing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "before", "where", "why"),
+    [(WAITS, "", "time.sleep(0.05)  # until the flags are there", "It was not loaded within 60 s"),
+     (BLOCKS, TIME_PASSES, 'shop.py", line 4 in <module>', "Timeout (")],
+    ids=["in Python", "in C"],
+)  # fmt: skip
+def test_an_application_that_is_never_loaded_says_what_it_was_doing(
+    tmp_path: Path, source: str, before: str, where: str, why: str
+) -> None:
     """The application itself lets the rest of its minute pass: however slow a machine is, it has got that far."""
-    source = (
-        "import signal, time\n"
-        "assert 0 < signal.setitimer(signal.ITIMER_REAL, 0.1)[0] <= 60\n"
-        "while True:\n    time.sleep(0.05)  # until the flags are there\n"
-    )
-
-    done = loaded(tmp_path, source)
+    done = loaded(tmp_path, source, before=before)
 
     assert done.returncode == 1
-    assert "time.sleep(0.05)  # until the flags are there" in done.stderr
-    assert "not loaded within 60 s" in done.stderr.splitlines()[-1]
-
-
-def test_an_application_that_blocks_in_c_is_ended_too(tmp_path: Path) -> None:
-    """It holds the interpreter lock, so no function of Python can say anything."""
-    source = (
-        "import __main__, ctypes, signal\n"
-        "signal.signal(signal.SIGALRM, signal.SIG_IGN)\n"
-        "__main__.later(0.1, **__main__.armed)\n"
-        "ctypes.PyDLL(None).sleep(1000)\n"
-    )
-
-    done = loaded(tmp_path, source, before=TIME_PASSES)
-
-    assert done.returncode == 1
-    assert cause(done.stderr).startswith("Timeout (")
-    assert 'shop.py", line 4 in <module>' in done.stderr
+    assert where in done.stderr
+    assert cause(done.stderr).startswith(why)
 
 
 def test_a_host_without_an_address_is_named(tmp_path: Path) -> None:

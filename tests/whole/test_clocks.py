@@ -276,6 +276,6 @@ def test_event_loops_on_another_machine_were_held_up_when_requests_waited_for_th
     with opened([folder]) as rows:
         [held] = read_held(rows, run, summary, "one", {}).held
 
-    assert (held.what, held.times) == ("held", 1)
+    assert held.what == "held"
     assert held.total_s == pytest.approx(0.04)
     assert held.lost_s == pytest.approx(0.04, abs=0.002)

@@ -12,8 +12,8 @@ from stampede.logs.diagnose.capacity import Capacity
 from stampede.logs.diagnose.findings import Findings
 from stampede.logs.diagnose.logs import Flags, Floats
 from stampede.logs.diagnose.requests import Requests
+from stampede.predict.lanes import WhatIf, serve_otherwise
 from stampede.predict.options import MORE_THREADS, OPTION_KINDS, OptionKind
-from stampede.predict.what_if import WhatIf, serve_otherwise
 from stampede.report.wording import percent
 from stampede.theory import COMPILED
 
