@@ -21,7 +21,7 @@ import numpy as np
 from stampede.evaluate.metrics.waiting import FROM_S, Answered, avoidable_waits
 from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs
 from stampede.logs.diagnose.findings import NOTICED
-from stampede.logs.diagnose.ranges import WAITS
+from stampede.logs.diagnose.missing import WAITS
 from stampede.records.folder import read_run, trial_folder
 
 POINTS = 2.0
@@ -152,12 +152,12 @@ def errors(served: Sequence[Served], workers: int, threads: int, writing: Writin
     close_s = np.maximum(0.05 * true, 0.005)
     avoidable = (waited_s > FROM_S).mean() > NOTICED and avoidable_s.sum() >= waited_s.sum() / 2
     share, ranges, cause = float((avoidable_s > FROM_S).mean()), found.findings.ranges, found.findings.cause
-    points = 100 * abs(float(found.findings.waited_avoidably - share))
+    points = 100 * abs(float(found.findings.avoidably.likely - share))
     close = (np.abs(measured - true) <= close_s).tolist()
     inside = points <= POINTS and all(close) if ranges is None else bool(
         ranges.avoidably.low - POINTS / 100 <= share <= ranges.avoidably.high + POINTS / 100
         and all(low - near <= value <= high + near
-                for (low, high), value, near in zip(ranges.waits_s, true, close_s, strict=True)))  # fmt: skip
+                for (low, _, high), value, near in zip(ranges.waits_s, true, close_s, strict=True)))  # fmt: skip
     right = "open" if cause in ("missing", "coarse") else "right" if (cause == "avoidable") == avoidable else "wrong"
     return Errors(close, points, right, inside)
 

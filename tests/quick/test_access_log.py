@@ -14,7 +14,8 @@ from stampede.advise.options import serving_options
 from stampede.advise.ranking import predict_option
 from stampede.advise.service import read_service
 from stampede.logs import reading
-from stampede.logs.access_log import AccessLog, describe_log, read_logs, route_of
+from stampede.logs.access_log import AccessLog, describe_log, read_logs
+from stampede.logs.columns import route_of
 from tests.conftest import Lab
 
 AGENT = '"https://shop.example/?token=s3cret" "Mozilla/5.0 (X11; 3.5)"'

@@ -7,8 +7,8 @@ import pytest
 
 from stampede.errors import WrongUse
 from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs
-from stampede.logs.diagnose.error_log import events_in, in_order, is_error_log
 from stampede.logs.diagnose.screen import findings_in_words
+from stampede.logs.error_log import events_in, in_order, is_error_log
 from tests.conftest import Lab
 from tests.whole.test_diagnose import serve
 from tools.production_logs import Writing, write_logs

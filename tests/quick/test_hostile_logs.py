@@ -16,7 +16,8 @@ from rich.text import Text
 
 from stampede.errors import WrongUse
 from stampede.logs import reading
-from stampede.logs.access_log import describe_log, read_logs, route_of
+from stampede.logs.access_log import describe_log, read_logs
+from stampede.logs.columns import route_of
 from stampede.logs.diagnose import logs as logs_of_diagnosis
 from stampede.logs.diagnose.logs import _ROTATED, Log
 from stampede.logs.diagnose.logs import read_logs as read_columns

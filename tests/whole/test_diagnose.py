@@ -24,8 +24,7 @@ from rich.console import Console
 from stampede.diagnosis.model import Limit
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import Answered, avoidable_waits
-from stampede.logs import reading
-from stampede.logs.diagnose import logs as logs_of_diagnosis
+from stampede.logs import columns, reading
 from stampede.logs.diagnose.capacity import Capacity, capacity_of
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
 from stampede.logs.diagnose.findings import Findings, findings_of
@@ -167,7 +166,7 @@ def test_logs_tell_who_waited_and_whether_a_thread_was_free(
     requests, capacity, findings = diagnosed(paths, threads=THREADS)
     assert capacity.workers == WORKERS
     assert requests.in_both > 0.98
-    assert findings.waited_avoidably == pytest.approx(avoidably, abs=0.02 if writing.fine else 0.1)
+    assert findings.avoidably.likely == pytest.approx(avoidably, abs=0.02 if writing.fine else 0.1)
     for share in (0.5, 0.9, 0.99):
         assert np.quantile(requests.waited_s, share) == pytest.approx(np.quantile(waited_s, share), rel=0.05, abs=0.002)
 
@@ -216,7 +215,7 @@ def test_without_workers_in_the_log_what_the_user_says_of_them_tells_the_same(tm
     """Without that, the page says nothing of free threads."""
     paths = write_logs(serve(), tmp_path, Writing(workers=False))
     _, _, findings = diagnosed(paths, WORKERS, THREADS)
-    assert findings.waited_avoidably == pytest.approx(truth()[1], abs=0.02)
+    assert findings.avoidably.likely == pytest.approx(truth()[1], abs=0.02)
     text = page_of(paths)
     assert re.search(r">All [\d,]+ requests, sent from [\d:]+ to [\d:]+ UTC: which worker served each, and", text)
     assert "what-if" not in text
@@ -536,9 +535,9 @@ def test_many_lines_at_once_say_what_each_says_alone(odd: Sequence[Mapping[str, 
     with TemporaryDirectory() as folder:
         log = Path(folder) / "nginx.log"
         log.write_text("\n".join(lines))
-        at_once = logs_of_diagnosis.read_part(log, None, KNOWN, "")
+        at_once = columns.read_part(log, None, KNOWN, "", identify=True)
         with patch.object(Reader, "_pattern", None):
-            alone = logs_of_diagnosis.read_part(log, None, KNOWN, "")
+            alone = columns.read_part(log, None, KNOWN, "", identify=True)
     for name, column in at_once.columns.items():
         assert np.array_equal(column, alone.columns[name], equal_nan=True), name
     assert at_once[1:] == alone[1:]
@@ -547,8 +546,8 @@ def test_many_lines_at_once_say_what_each_says_alone(odd: Sequence[Mapping[str, 
 @given(st.lists(st.text(max_size=40), max_size=9), st.text(min_size=300, max_size=400))
 def test_the_hash_of_a_text_is_the_same_among_other_texts(texts: Sequence[str], long: str) -> None:
     """Only the empty text has the hash 0."""
-    together = logs_of_diagnosis.hashes([*texts, long]).tolist()
-    assert together == [logs_of_diagnosis.hashes([text])[0] for text in (*texts, long)]
+    together = columns.hashes([*texts, long]).tolist()
+    assert together == [columns.hashes([text])[0] for text in (*texts, long)]
     assert [at for at, text in enumerate(texts) if not text.strip("\0")] == [
         at for at, number in enumerate(together[:-1]) if not number
     ]
@@ -556,9 +555,9 @@ def test_the_hash_of_a_text_is_the_same_among_other_texts(texts: Sequence[str], 
 
 def test_large_logs_are_read_in_parts(found: Diagnosis, logs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads stand for the processes; tests/whole starts them."""
-    monkeypatch.setattr(logs_of_diagnosis, "ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    monkeypatch.setattr(columns, "ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
     monkeypatch.setattr(reading, "PART", 10_000)
-    monkeypatch.setattr(logs_of_diagnosis, "FEW_BYTES", 0)
+    monkeypatch.setattr(columns, "FEW_BYTES", 0)
     assert all(len(reading.parts_of(path)) > 1 for path in logs)
     parts, of_parts, _ = diagnosed(logs)
     assert np.array_equal(found.requests.waited_s, parts.waited_s)
@@ -585,7 +584,7 @@ def test_the_end_of_summer_time_in_a_log_without_a_zone_is_told(found: Diagnosis
     logs[1].write_text(logs[1].read_text().replace('] "GET', ' +0000] "GET'))
     [of_hosts] = read_logs(logs, KNOWN, {logs[0]: "balancer", logs[1]: "server"}).servers
     assert not of_hosts.set_back
-    assert told.findings.waited == pytest.approx(found.findings.waited, abs=0.001)
+    assert told.findings.waited.likely == pytest.approx(found.findings.waited.likely, abs=0.001)
 
 
 QUEUE = [(0.0, 0.5), (0.1, 0.5), (0.2, 0.5), (5.0, 0.5)]
@@ -640,10 +639,10 @@ def test_two_logs_of_whole_seconds_tell_how_much_work_came_and_who_queued(tmp_pa
     work = sum(request.ended - request.began for request in answered if 300 < request.sent - BEGAN < 480) / 180
     assert requests.in_both == 1
     assert capacity.total == 3
-    assert findings.waited == pytest.approx((waited_s > 0.05).mean(), abs=0.02)
+    assert findings.waited.likely == pytest.approx((waited_s > 0.05).mean(), abs=0.02)
     assert max(each.longest_s for each in findings.classes) == pytest.approx(waited_s.max(), abs=0.05)
     assert findings.busy_load == pytest.approx(work, rel=0.05)
-    assert findings.avoidable < 0.1
+    assert findings.avoidable.likely < 0.1
 
 
 def test_json_has_the_findings(lab: Lab, logs: list[Path]) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stampede.logs import reading
-from stampede.logs.diagnose import logs
+from stampede.logs import columns, reading
 from stampede.logs.diagnose.logs import read_logs
 from stampede.logs.formats import KNOWN
 from tests.whole.test_diagnose import serve
@@ -17,7 +16,7 @@ def test_large_logs_are_read_in_parts_by_several_processes(tmp_path: Path, monke
     paths = write_logs(serve(), tmp_path, Writing())
     whole = read_logs(paths, KNOWN, {})
     monkeypatch.setattr(reading, "PART", 10_000)
-    monkeypatch.setattr(logs, "FEW_BYTES", 0)
+    monkeypatch.setattr(columns, "FEW_BYTES", 0)
 
     parts = read_logs(paths, KNOWN, {})
 

@@ -12,7 +12,7 @@ import pytest
 
 from stampede.errors import WrongUse
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
-from stampede.logs.diagnose.error_log import is_error_log
+from stampede.logs.error_log import is_error_log
 from tests.whole.test_diagnose import said_of, serve, truth
 from tools.production_logs import Served
 
@@ -91,7 +91,7 @@ def diagnosed(balancers: Sequence[Path], servers: Sequence[Path]) -> Diagnosis:
 def tells_the_truth(found: Diagnosis) -> bool:
     """Whether all lines are joined, and the share of requests that waited for more than 50 ms is right."""
     share = float((truth()[0] > 0.05).mean())
-    assert found.findings.waited == pytest.approx(share, abs=0.01)
+    assert found.findings.waited.likely == pytest.approx(share, abs=0.01)
     return found.requests.in_both > 0.99 and len(found.requests) == pytest.approx(len(serve()), rel=0.01)
 
 
@@ -123,7 +123,7 @@ def test_each_line_of_several_balancers_and_hosts_is_of_one_request(tmp_path: Pa
     for balancers, servers in (([one], hosts), (halves, [server])):
         found = diagnosed(balancers, servers)
         assert tells_the_truth(found)
-        assert found.findings.waited_avoidably == pytest.approx(truth()[1], abs=0.02)
+        assert found.findings.avoidably.likely == pytest.approx(truth()[1], abs=0.02)
         for log in {id(each): each for each, _, _ in found.requests.joins}.values():
             joined = np.concatenate([pairs.balancer for its, _, pairs in found.requests.joins if its is log])
             assert len(np.unique(joined)) == len(joined)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stampede.logs.columns import COLUMNS, Flags, Integers
 from stampede.logs.diagnose.aligning import ALIKE_S, PRECISION_S, Limits, Lines, Pairs, align, join_rest
-from stampede.logs.diagnose.logs import COARSE_S, COLUMNS, Flags, Integers, Log, tick_of
+from stampede.logs.diagnose.logs import COARSE_S, Log, tick_of
 
 LEFT = (499, 504)
 """The statuses of a balancer that left before the server answered: its client left, or its time limit was reached."""
@@ -116,10 +117,8 @@ def _steady(balancer: Log, server: Log, same: Places) -> Log:
     least_s = np.where(np.abs(low_s) < np.abs(high_s), low_s, high_s)
     own_s = ahead_s[np.minimum(np.arange(len(its)) // 50, len(ahead_s) - 1)]
     of_line_s = np.interp(np.arange(len(server)), its, np.where(np.abs(least_s) <= soon_s, late_s - least_s, own_s))
-    ends_s = server.ends_s - of_line_s
-    order = np.argsort(ends_s, kind="stable")
-    columns: dict[str, Any] = {name: getattr(server, name)[order] for name in COLUMNS} | {"ends_s": ends_s[order]}
-    return replace(server, is_unsteady=True, tick_s=max(balancer.tick_s, server.tick_s), **columns)
+    tick_s = max(balancer.tick_s, server.tick_s)
+    return server.by_ends(server.ends_s - of_line_s, is_unsteady=True, tick_s=tick_s)
 
 
 def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> tuple[Log, Integers, Integers]:
@@ -127,11 +126,10 @@ def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> tuple[Log, Integer
     of = np.repeat(np.arange(len(logs)), [len(log) for log in logs])
     place = np.concatenate([np.arange(len(log)) for log in logs])
     columns: dict[str, Any] = {name: np.concatenate([getattr(log, name) for log in logs]) for name in COLUMNS}
-    columns["ends_s"] = columns["ends_s"] - np.array(ahead_s)[of]
-    order = np.argsort(columns["ends_s"], kind="stable")
-    tick_s = max(log.tick_s for log in logs)
-    log = replace(logs[0], tick_s=tick_s, **{name: column[order] for name, column in columns.items()})
-    return log, of[order], place[order]
+    ends_s = columns["ends_s"] - np.array(ahead_s)[of]
+    order = np.argsort(ends_s, kind="stable")
+    log = replace(logs[0], tick_s=max(log.tick_s for log in logs), **columns | {"ends_s": ends_s})
+    return log.take(order), of[order], place[order]
 
 
 def _first_clock(balancer: Log, server: Log) -> Clock:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from textwrap import wrap
 
@@ -15,9 +14,8 @@ from stampede.logs.diagnose.capacity import Capacity
 from stampede.logs.diagnose.diagnosis import Diagnosis
 from stampede.logs.diagnose.findings import NOTICED, Findings
 from stampede.logs.diagnose.logs import Logs
-from stampede.logs.diagnose.ranges import Range
 from stampede.logs.diagnose.replayed import SEEDS, Replay
-from stampede.logs.diagnose.requests import BAD_GATEWAY, Noted, Requests, has_header
+from stampede.logs.diagnose.requests import BAD_GATEWAY, Between, Noted, Requests, has_header
 from stampede.logs.durations import ASSUMED
 from stampede.predict.symptoms import SYMPTOMS, Symptom
 from stampede.records.plural import noun_for, plural
@@ -59,9 +57,7 @@ def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None)
     for each in findings.classes:
         name = each.name.removeprefix("GET ")
         name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-        waits = [_wait(each.wait_p90_s, each.p90_within), _wait(each.wait_p99_s, each.p99_within),
-                 share_in_words(each.waited, each.waited_within),
-                 share_in_words(each.avoidably, each.avoidably_within)]  # fmt: skip
+        waits = [*map(_wait, (each.wait_p90_s, each.wait_p99_s)), *map(share_in_words, (each.waited, each.avoidably))]
         rows.append([name, f"{each.requests:,}", _time(each.latency_p99_s), *(waits if known else [])])
     head = ["class", "requests", "latency p99", *(["queueing p90", "p99", "> 50 ms", "avoidably"] if known else [])]
     console.print(terminal_table(Table("", head, rows)))
@@ -175,7 +171,7 @@ def answer(found: Diagnosis) -> Iterator[str]:
     """Yield what was wrong, in sentences; the first is the verdict."""
     _, requests, capacity, findings = found
     failed = sum(each.requests for each in (*requests.refused, *requests.left))
-    comes_first = failed > findings.waited * int(requests.joined.sum())  # more got no answer than waited
+    comes_first = failed > findings.waited.likely * int(requests.joined.sum())  # more got no answer than waited
     if not requests.joins:
         if not found.logs.balancers and any(map(has_header, found.logs.servers)):
             yield ("The log says when the balancer got each request, but its own times are whole seconds, so nobody "
@@ -188,19 +184,21 @@ def answer(found: Diagnosis) -> Iterator[str]:
     elif not findings.cause or comes_first:
         yield from _not_answered(found)
     if requests.joins and not findings.cause:
-        yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
+        yield f"Hardly any request waited: {percent(findings.waited.likely)} waited for a worker for more than 50 ms."
     elif requests.joins:
         sent_s, began_s = requests.sent_s[findings.longest], requests.began_s[findings.longest]
         first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s, began_s))
-        slow = max(findings.classes, key=lambda each: each.waited)
-        alone = f", {percent(slow.waited)} of those for {slow.name}," if findings.waited <= NOTICED else ""
+        slow = max(findings.classes, key=lambda each: each.waited.likely)
+        alone = (
+            f", {percent(slow.waited.likely)} of those for {slow.name}," if findings.waited.likely <= NOTICED else ""
+        )
         if findings.bad_minute and not slow.is_often_slow:
             minute = datetime.fromtimestamp(requests.first + findings.bad_minute[0], UTC)
             alone = f", {percent(findings.bad_minute[1])} of those in the minute from {minute:%H:%M:%S} on,"
-        waited, verdict = percent(findings.waited), _symptom(findings).verdict
+        waited, verdict = percent(findings.waited.likely), _symptom(findings).verdict
         if findings.is_doubtful and findings.cause != "missing":
-            waited, alone = range_in_words(findings.waited_within, percent), ""
-            if findings.cause == "coarse" and findings.waited_within.low <= NOTICED:
+            waited, alone = range_in_words(findings.waited, percent), ""
+            if findings.cause == "coarse" and findings.waited.low <= NOTICED:
                 verdict = "Whole seconds do not tell whether requests wait"
         yield (f"{verdict}: {waited} of the requests{alone} waited for a worker for more than "
                f"50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
@@ -238,13 +236,13 @@ def _told(found: Diagnosis) -> Iterator[str]:
     when = "In the busiest minute" if findings.of_minutes else "On average"
     if not requests.joins:
         yield f"{when}, {findings.load.max():.3g} requests were under way{' on average' * findings.of_minutes}."
-    elif not findings.busy_minutes:
+    elif not len(findings.busy):
         yield f"{when}, the requests kept {findings.load.max():.3g} threads at work."
     else:
-        low, high = findings.busy_load_range
+        low, high = findings.busy.min(), findings.busy.max()
         least = "at least " if found.threads_at_least else ""
-        when = f"In {plural(findings.busy_minutes, 'minute')}" if findings.of_minutes else when
-        work = f"{findings.busy_load:.3g}" + (f" ({low:.3g} to {high:.3g})" if findings.busy_minutes > 1 else "")
+        when = f"In {plural(len(findings.busy), 'minute')}" if findings.of_minutes else when
+        work = f"{findings.busy_load:.3g}" + (f" ({low:.3g} to {high:.3g})" if len(findings.busy) > 1 else "")
         yield f"{when}, the work that came was enough for {work} threads; there are {least}{capacity.total}."
 
 
@@ -292,22 +290,22 @@ def _symptom(findings: Findings) -> Symptom:
     return SYMPTOMS[{"avoidable": "avoidable-wait", "full": "threads"}.get(findings.cause, findings.cause)]
 
 
-def range_in_words(of: Range, in_words: Callable[[float], str]) -> str:
+def range_in_words(of: Between[float], in_words: Callable[[float], str]) -> str:
     """Return both ends of a range, or one of them if they read the same."""
-    low, high = map(in_words, of)
+    low, high = in_words(of.low), in_words(of.high)
     return low if low == high else f"{low} to {high}"
 
 
-def share_in_words(share: float, within: Range) -> str:
+def share_in_words(share: Between[float]) -> str:
     """Return a share, or the range in which it lies, in whole percent."""
-    low, high = (f"{100 * end:.0f}" for end in within)
-    return percent(share) if within.high - within.low < 0.005 else f"{low}-{high}%"
+    is_known = share.high - share.low < 0.005
+    return percent(share.likely) if is_known else f"{100 * share.low:.0f}-{100 * share.high:.0f}%"
 
 
-def _wait(seconds: float, within: Range) -> str:
+def _wait(within: Between[float]) -> str:
     """Return a wait, or the range in which it lies if that is more than 5 % and 5 ms."""
     if within.high - within.low <= max(0.05 * within.high, 0.005):
-        return _time(seconds)
+        return _time(within.likely)
     unit, of_unit = next(each for each in (("min", 60.0), ("s", 1.0), ("ms", 0.001)) if within.high >= each[1])
     digits = 0 if within.high >= 10 * of_unit else 1
     return f"{within.low / of_unit:.{digits}f}-{within.high / of_unit:.{digits}f} {unit}"
@@ -319,29 +317,29 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
         one = "" if capacity.seen else ", or one of several workers that was stopped"
         restarts = ", restarts" if capacity.restarts else ""
         says = symptom.says.format(one=one, restarts=restarts)
-        yield f"For {percent(findings.idle)} of the delay, no request was at work. {says}"
+        yield f"For {percent(findings.idle.likely)} of the delay, no request was at work. {says}"
     elif findings.cause == "avoidable":
         other = "another worker had a free thread" if (capacity.place >= 0).all() else "a thread was free"
         front = sorted(findings.in_front.items(), key=lambda item: -item[1])[:2]
         held = " and ".join(f"{name} ({percent(share)} of the time)" for name, share in front if share > 0.1)
-        yield (f"For {percent(findings.avoidable)} of the delay, {other}"
+        yield (f"For {percent(findings.avoidable.likely)} of the delay, {other}"
                + (f". Their own worker was busy with {held}." if front else "."))  # fmt: skip
     elif findings.cause in ("full", "away"):
         busy = f"all {capacity.total} threads were" if capacity.total > 1 else "the only thread was"
         away = f" or away (some were away for {percent(findings.away)})" if findings.away > NOTICED else ""
-        yield (f"For {percent(findings.full)} of the delay, {busy} at work{away}. {symptom.says}")  # fmt: skip
+        yield (f"For {percent(findings.full.likely)} of the delay, {busy} at work{away}. {symptom.says}")  # fmt: skip
     elif findings.cause == "missing":
         within = [range_in_words(each, percent) for each in
-                  (findings.avoidable_within, findings.full_within, findings.idle_within)]  # fmt: skip
+                  (findings.avoidable, findings.full, findings.idle)]  # fmt: skip
         yield (f"A thread was free elsewhere for {within[0]} of the delay, all threads were at work for {within[1]}, "
                f"and no request was at work for {within[2]}.")  # fmt: skip
         if not findings.ranges:
             yield ("While a worker ended with its request, nobody knows which others went on. The server's log would "
                    "tell, if it named the processes: stampede diagnose --setup.")  # fmt: skip
     elif findings.cause == "coarse":
-        if findings.avoidable > NOTICED and not findings.is_doubtful:
-            yield (f"As far as they tell, a thread was free elsewhere for about {percent(findings.avoidable)} of the "
-                   "delay.")  # fmt: skip
+        if findings.avoidable.likely > NOTICED and not findings.is_doubtful:
+            share = percent(findings.avoidable.likely)
+            yield f"As far as they tell, a thread was free elsewhere for about {share} of the delay."
         yield symptom.cures[""]
     elif told := [name for name in ("workers", "threads") if name not in capacity.found]:
         yield (f"While they waited, their own worker had a free thread, if there are {capacity.workers} x "
@@ -405,22 +403,38 @@ def _time(seconds: float) -> str:
 def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
     """Return a diagnosis for JSON: times in seconds, shares of requests, of latency or of delay."""
     _, requests, capacity, findings = found
+    noted = {"refused": requests.refused, "killed": requests.killed, "left": requests.left,
+             "turned_away": requests.turned_away}  # fmt: skip
+    names = found.logs.routes.names
     return {
         "requests": len(requests), "in_both": requests.in_both, "workers": capacity.workers,
         "threads": capacity.threads, "threads_at_least": found.threads_at_least,
         "hosts": [log.file for log in found.logs.servers], "found": [*capacity.found], "restarts": capacity.restarts,
-        "cause": findings.cause, "waited": findings.waited, "waited_within": [*findings.waited_within],
-        "waited_avoidably": findings.waited_avoidably, "avoidably_within": [*findings.avoidably_within],
-        "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "away": findings.away,
-        "idle": findings.idle, "overtaken": findings.overtaken,
+        "cause": findings.cause, "waited": findings.waited.likely,
+        "waited_within": _ends(findings.waited), "waited_avoidably": findings.avoidably.likely,
+        "avoidably_within": _ends(findings.avoidably), "queueing": findings.queueing,
+        "avoidable": findings.avoidable.likely, "full": findings.full.likely, "away": findings.away,
+        "idle": findings.idle.likely, "overtaken": findings.overtaken,
         "unexplained": findings.unexplained, "doubts": [*capacity.doubts],
-        "ranges": findings.ranges and {name: [*value] if isinstance(value, Range) else value
-                                       for name, value in findings.ranges._asdict().items()},
-        **{name: [each._asdict() | {"route": found.logs.routes.names[each.route]} for each in noted]
-           for name, noted in (("refused", requests.refused), ("killed", requests.killed), ("left", requests.left),
-                               ("turned_away", requests.turned_away))},
+        "ranges": findings.ranges and {
+            name: _ends(value) if isinstance(value, Between) else [*map(_ends, value)] if name == "waits_s" else value
+            for name, value in findings.ranges._asdict().items()
+        },
+        **{kind: [each._asdict() | {"route": names[each.route]} for each in rows] for kind, rows in noted.items()},
         "left_work": requests.left_work, "slow_clients": requests.slow_clients,
         "events": [event._asdict() for event in found.logs.events],
         "in_front": findings.in_front, "busy_load": findings.busy_load,
-        "classes": [asdict(each) for each in findings.classes], "replay": replayed and replayed.as_values(),
+        "classes": [
+            {"name": each.name, "requests": each.requests, "latency_p99_s": each.latency_p99_s,
+             "wait_p50_s": each.wait_p50_s, "wait_p90_s": each.wait_p90_s.likely,
+             "wait_p99_s": each.wait_p99_s.likely, "longest_s": each.longest_s, "waited": each.waited.likely,
+             "avoidably": each.avoidably.likely, "waited_within": _ends(each.waited),
+             "avoidably_within": _ends(each.avoidably), "p90_within": _ends(each.wait_p90_s),
+             "p99_within": _ends(each.wait_p99_s)} for each in findings.classes
+        ],
+        "replay": replayed and replayed.as_values(),
     }  # fmt: skip
+
+
+def _ends(of: Between[float]) -> list[float]:
+    return [of.low, of.high]
