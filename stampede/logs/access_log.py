@@ -119,10 +119,9 @@ def read_logs(
             hint="--unit s, --unit ms or --unit us; --unit none if no number is a duration",
         )
     found = read_files(paths, formats, unit, without_durations if need_durations else None)
-    parts = [part for of_file in found.values() for part in of_file]
     of_key: dict[tuple[str, str], list[Route]] = {}
     left_out: Counter[str] = Counter()
-    for part in parts:
+    for part in found.values():
         columns, counts = part.columns, np.bincount(part.columns["route"], minlength=len(part.routes))
         mine = np.split(np.argsort(columns["route"], kind="stable"), np.cumsum(counts))[:-1]
         for route, places in zip(part.routes, mine, strict=True):
@@ -150,9 +149,9 @@ def read_logs(
         float(every_s[near].min()),
         float(every_s[near].max()),
         left_out,
-        sum(part.unreadable for part in parts),
+        sum(part.unreadable for part in found.values()),
         int((~near).sum()),
-        {name_of(path): of_file[0].source for path, of_file in found.items()},
+        {name_of(path): part.source for path, part in found.items()},
     )
 
 

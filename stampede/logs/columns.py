@@ -23,7 +23,7 @@ from stampede.errors import WrongUse
 from stampede.logs.durations import DurationSource
 from stampede.logs.error_log import Event, events_in
 from stampede.logs.formats import Formats
-from stampede.logs.reading import PART, Batch, Part, mapped, name_of, opened_log, parts_of
+from stampede.logs.reading import Batch, mapped, name_of, opened_log
 from stampede.records.unprintable import UNPRINTABLE
 
 Floats = npt.NDArray[np.float64]
@@ -34,7 +34,7 @@ COLUMNS = ("ends_s", "took_s", "path", "id", "route", "worker", "status", "arriv
 """What is known of each line: when the request ended (seconds since 1970), how long it took (seconds, or NaN), hashes
 of its path and of its id (0: unknown), numbers of its route and of its worker (-1: unknown), its status, when the
 balancer got it, and how long the server took as the balancer saw it (or NaN)."""
-FEW_BYTES = 4 * PART
+FEW_BYTES = 1 << 27
 """If logs are smaller in all, one process reads them."""
 _ZONE = re.compile(r":\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)\b|(?<![\d.])1\d{9}(?!\d*\.\d+\.)")
 """A time that names its zone, or counts seconds since 1970."""
@@ -63,8 +63,8 @@ class Names:
         return [name for name in self._numbers if name is not None]
 
 
-class LogPart(NamedTuple):
-    """What a part of a log says, in COLUMNS, with its own numbers for names."""
+class LogFile(NamedTuple):
+    """What a file says, in COLUMNS, with its own numbers for names."""
 
     columns: Columns
     routes: Sequence[str]
@@ -82,40 +82,33 @@ def read_files(
     refused: Callable[[str, DurationSource], WrongUse | None] | None = None,
     *,
     identify: bool = False,
-) -> Mapping[Path, Sequence[LogPart]]:
-    """Read files part by part, large files in a process for each processor.
+) -> Mapping[Path, LogFile]:
+    """Read files, large ones in a process for each processor.
 
     ``identify``: find ids, workers and precise times, too. ``refused`` says what is wrong with a log without durations;
     None: it is read nevertheless. Raise WrongUse if a file cannot be read, or has no line in one of the formats.
     """
-    parts = [(path, part) for path in paths for part in parts_of(path)]
-    read = partial(read_part, formats=formats, unit=unit, refused=refused, identify=identify)
-    if sum(path.stat().st_size for path in paths if path.is_file()) <= FEW_BYTES:
-        found = [read(path, part) for path, part in parts]
-    else:
-        with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=gc.disable) as pool:
-            found = [*pool.map(read, *zip(*parts, strict=True))]
-    of_path: dict[Path, list[LogPart]] = {}
-    for (path, _), each in zip(parts, found, strict=True):
-        of_path.setdefault(path, []).append(each)
-    return of_path
+    read = partial(read_file, formats=formats, unit=unit, refused=refused, identify=identify)
+    if len(paths) == 1 or sum(path.stat().st_size for path in paths if path.is_file()) <= FEW_BYTES:
+        return {path: read(path) for path in paths}
+    with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=gc.disable) as pool:
+        return dict(zip(paths, pool.map(read, paths), strict=True))
 
 
-def read_part(
-    file: Path,
-    part: Part | None,
+def read_file(
+    path: Path,
     formats: Formats,
     unit: str,
     refused: Callable[[str, DurationSource], WrongUse | None] | None = None,
     *,
     identify: bool = False,
-) -> LogPart:
-    """Read a part of a log, as :func:`read_files` does; None: all of it."""
+) -> LogFile:
+    """Read a file, as :func:`read_files` does."""
     routes, workers, unreadable, events = Names(), Names(), 0, list[Event]()
     batches = [_columns(Batch.empty(), routes, workers, identify=identify)]
-    with opened_log(file, unit, formats, part, identify=identify) as reader:
+    with opened_log(path, unit, formats, identify=identify) as reader:
         source = reader.source
-        if refused and not source.says and (problem := refused(name_of(file), source)):
+        if refused and not source.says and (problem := refused(name_of(path), source)):
             raise problem
         reader.texts.unread("".join(first := reader.texts.take(100)))
         for batch in reader.batches():
@@ -123,11 +116,11 @@ def read_part(
             unreadable += len(batch.unreadable)
             events += events_in(batch.unreadable)
     has_zone = bool(_ZONE.search("".join(first)))
-    return LogPart(joined_columns(batches), routes.names, workers.names, unreadable, source, events, has_zone)
+    return LogFile(joined_columns(batches), routes.names, workers.names, unreadable, source, events, has_zone)
 
 
 def joined_columns(parts: Sequence[Columns]) -> dict[str, npt.NDArray[Any]]:
-    """Return the lines of all parts."""
+    """Return all lines."""
     return {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
 
 

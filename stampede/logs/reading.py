@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from stampede.errors import WrongUse
-from stampede.foreign import LONGEST_LINE, MOST_JSON_BYTES, Lines, open_text, parse_json, unreadable
+from stampede.foreign import MOST_JSON_BYTES, Lines, open_text, parse_json
 from stampede.logs.durations import DurationSource, find_durations
 from stampede.logs.formats import (
     ADD,
@@ -51,8 +51,6 @@ SAMPLE = 2_000
 """From so many lines of a log, the lab finds out where the durations are."""
 SOUGHT = 1 << 26
 """If the first so many characters of a log have no line with a known format, there is none."""
-PART = 1 << 25
-"""A larger file is read in parts of so many bytes."""
 
 T = TypeVar("T")
 _ASKED = re.compile(r"\b(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)\b")
@@ -103,7 +101,7 @@ class Batch(NamedTuple):
 
 @dataclass
 class Reader:
-    """Reads the lines of a log, or of a part of it.
+    """Reads the lines of a log.
 
     ``source`` says where the durations are, ``identity`` where the ids are, if wanted. ``is_printed``: the lines are
     objects into which another program has put the lines of a format.
@@ -207,34 +205,12 @@ def _durations(texts: Sequence[str], seconds: Callable[[str], float | None]) -> 
     return mapped(lambda text: seconds(text) if text else None, texts)
 
 
-class Part(NamedTuple):
-    """The lines of a file that begin in its bytes from ``first`` on, before ``last``."""
-
-    first: int
-    last: int
-
-
-def parts_of(path: Path) -> list[Part | None]:
-    """Return parts of a file that can be read one without the other. None: the file must be read as a whole."""
-    if not path.is_file() or (size := path.stat().st_size) <= PART:
-        return [None]
-    with path.open("rb") as file:
-        if file.read(2).startswith((b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"[", b"{\n")):
-            return [None]
-    return [Part(first, min(first + PART, size)) for first in range(0, size, PART)]
-
-
 @contextmanager
-def opened_log(
-    path: Path, unit: str = "", formats: Formats = KNOWN, part: Part | None = None, *, identify: bool = False
-) -> Iterator[Reader]:
-    """Yield what reads a log, or a part of it. Raise WrongUse if it cannot be read, or if no line has a known format.
+def opened_log(path: Path, unit: str = "", formats: Formats = KNOWN, *, identify: bool = False) -> Iterator[Reader]:
+    """Yield what reads a log. Raise WrongUse if it cannot be read, or if no line has a known format.
 
     ``identify``: say of each request its id, its precise time and its worker, too.
     """
-    if part:
-        yield replace(_reader_of(path, unit, formats, identify), texts=_lines_of(path, part))
-        return
     with open_text(path) as opened:
         yield find_reader(_objects(opened, path), unit, name_of(path), formats, identify=identify)
 
@@ -242,28 +218,6 @@ def opened_log(
 def name_of(path: Path) -> str:
     """Return how a log is called in messages."""
     return "standard input" if str(path) == "-" else path.name
-
-
-@lru_cache(maxsize=8)
-def _reader_of(path: Path, unit: str, formats: Formats, identify: bool) -> Reader:
-    with opened_log(path, unit, formats, identify=identify) as reader:
-        return reader
-
-
-def _lines_of(path: Path, part: Part) -> Lines:
-    """Return the lines that begin in a part. The end of a line that began before is no line."""
-    try:
-        with path.open("rb") as file:
-            if part.first:
-                file.seek(part.first - 1)
-                while (left := part.last - file.tell()) > 0 and not file.readline(min(left, PART)).endswith(b"\n"):
-                    pass
-            content = file.read(max(0, part.last - file.tell()))
-            if content and not content.endswith(b"\n"):
-                content += file.readline(4 * LONGEST_LINE + 1)  # a character has four bytes at most
-    except OSError as error:
-        raise unreadable(path, error) from None
-    return Lines(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", "replace"))
 
 
 def _objects(texts: Lines, path: Path) -> Lines:

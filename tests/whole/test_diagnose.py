@@ -535,9 +535,9 @@ def test_many_lines_at_once_say_what_each_says_alone(odd: Sequence[Mapping[str, 
     with TemporaryDirectory() as folder:
         log = Path(folder) / "nginx.log"
         log.write_text("\n".join(lines))
-        at_once = columns.read_part(log, None, KNOWN, "", identify=True)
+        at_once = columns.read_file(log, KNOWN, "", identify=True)
         with patch.object(Reader, "_pattern", None):
-            alone = columns.read_part(log, None, KNOWN, "", identify=True)
+            alone = columns.read_file(log, KNOWN, "", identify=True)
     for name, column in at_once.columns.items():
         assert np.array_equal(column, alone.columns[name], equal_nan=True), name
     assert at_once[1:] == alone[1:]

@@ -18,7 +18,7 @@ from stampede.logs.columns import (
     Flags,
     Floats,
     Integers,
-    LogPart,
+    LogFile,
     Names,
     joined_columns,
     read_files,
@@ -116,25 +116,25 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
         streams |= {str(file): [file] for file in streams.pop(stream)}
     told: list[Clock | None] = []
     for files in streams.values():
-        said = [*map(clocks.get, files), *(part.source.clock for file in files for part in found[file])]
+        said = [*map(clocks.get, files), *(found[file].source.clock for file in files)]
         told.append(next(filter(None, said), None))
     other: Clock | None = "server" if {*told} == {"balancer", None} else None
-    every_s = np.concatenate([part.columns["ends_s"] for parts in found.values() for part in parts])
+    every_s = np.concatenate([part.columns["ends_s"] for part in found.values()])
     middle_s = float(np.median(every_s)) if len(every_s) else 0.0
     routes, workers, logs = Names(), Names(), []
     for (stream, files), says in zip(streams.items(), told, strict=True):
         name = "/".join(Path(stream).parts[-2:]) if of_hosts else Path(stream).name
-        files.sort(key=lambda file: min(part.columns["ends_s"].min(initial=np.inf) for part in found[file]))
+        files.sort(key=lambda file: found[file].columns["ends_s"].min(initial=np.inf))
         if not (clock := says or other):
             problem = f"{name}: nothing says whether this is the log of a balancer or of a server."
             raise WrongUse(problem, hint=f"--balancer {files[0]}, or --server {files[0]}")
-        log = _log(name, clock, [part for file in files for part in found[file]], routes, workers)
+        log = _log(name, clock, [found[file] for file in files], routes, workers)
         near = np.abs(log.ends_s - middle_s) <= NEAR_S
         if not near.any():
             problem = f"All lines of {log.file} are more than 45 days from those of the other logs."
             raise WrongUse(problem, hint="Name logs of the same time.")
         logs.append(log if near.all() else log.take(near, astray_s=log.ends_s[~near]))
-    events = [event for parts in found.values() for part in parts for event in part.events]
+    events = [event for part in found.values() for event in part.events]
     for path in errors:
         with open_text(path) as lines:
             events += events_in(lines)
@@ -147,9 +147,9 @@ def _refused(file: str, source: DurationSource) -> WrongUse:
     return WrongUse(f"{file}: {missing}.", hint=SETUP)
 
 
-def _overlap(files: Sequence[Sequence[LogPart]]) -> bool:
+def _overlap(files: Sequence[LogFile]) -> bool:
     """Whether files share more than a tenth of the shorter one's time, which the parts of one log never do."""
-    times = [np.concatenate([part.columns["ends_s"] for part in parts]) for parts in files]
+    times = [part.columns["ends_s"] for part in files]
     spans = sorted((float(each.min()), float(each.max())) for each in times if len(each))
     return any(
         min(before[1], after[1]) - after[0] > 0.1 * min(before[1] - before[0], after[1] - after[0])
@@ -157,7 +157,7 @@ def _overlap(files: Sequence[Sequence[LogPart]]) -> bool:
     )
 
 
-def _log(name: str, clock: Clock, parts: Sequence[LogPart], routes: Names, workers: Names) -> Log:
+def _log(name: str, clock: Clock, parts: Sequence[LogFile], routes: Names, workers: Names) -> Log:
     """Return the log that has these parts, with the numbers for names that all logs share."""
     columns: dict[str, Any] = joined_columns([part.columns for part in parts])
     of_route, of_worker = [], []
