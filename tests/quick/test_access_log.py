@@ -483,12 +483,14 @@ def test_what_is_refused(lab: Lab, tmp_path: Path, lines: list[str], unit: str, 
 
 
 def test_logs_that_cannot_be_read(lab: Lab, tmp_path: Path) -> None:
+    """Of a packed file that is cut short, the hint says how to get what is left."""
     torn = tmp_path / "torn.log.gz"
     torn.write_bytes(gzip.compress(combined(0, "GET /a").encode() * 99)[:-20])
-    for path in (tmp_path / "none.log", tmp_path, torn):
+    for path, hint in ((tmp_path / "none.log", "Name a file"), (tmp_path, "Name a file"), (torn, f"zcat {torn} > ")):
         said = lab.call("requests", str(path))
         assert said.returncode == 2
         assert f"{path} cannot be read: " in said.stderr
+        assert hint in said.stderr
     assert "No access log is named." in lab.call("requests").stderr
 
 
