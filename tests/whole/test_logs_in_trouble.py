@@ -25,7 +25,10 @@ from tests.whole.test_pairs_of_logs import clf, diagnosed, iso
 
 @dataclass(frozen=True)
 class Request:
-    """One request as both logs have it; times are seconds since BEGAN."""
+    """One request as both logs have it; times are seconds since BEGAN.
+
+    ``of_server`` is the status that the server writes down; 0: it has no line. ``says`` is how long it says it worked.
+    """
 
     path: str
     sent: float
@@ -36,6 +39,8 @@ class Request:
     status: int = 200
     of_server: int = 200
     upstream: float | None = None
+    says: float | None = None
+    method: str = "GET"
 
 
 def quiet(slow: str, every: int = 12) -> list[Request]:
@@ -53,21 +58,18 @@ def write(
     folder: Path, requests: Sequence[Request], *, ids: bool = True, ahead_s: float = 0.0, upstream: bool = False,
     precise: Sequence[bool] = (True, True), named: bool = True, whole: bool = False,
 ) -> tuple[Path, Path]:  # fmt: skip
-    """Write nginx.log and gunicorn.log, whose times may be whole seconds; ``whole``: the server's durations are, too.
-
-    No server has a line of a request with status 502.
-    """
+    """Write nginx.log and gunicorn.log, whose times may be whole seconds; ``whole``: so are the server's durations."""
     lines: tuple[list[tuple[float, str]], list[tuple[float, str]]] = [], []
     for number, each in enumerate(requests):
         id_ = f" id={number:032x}" if ids else ""
         urt = f" urt={each.answered - each.sent if each.upstream is None else each.upstream:.3f}" if upstream else ""
-        at, took = BEGAN + each.answered, each.answered - each.sent
-        lines[0].append((each.answered, f'10.0.0.1 - - {clf(at)} "GET {each.path} HTTP/1.1" {each.status} 9 "-" "-" '
-                                        f"rt={took:.3f}{urt}" + f" at={at:.3f}" * precise[0] + id_))  # fmt: skip
-        at, worked = BEGAN + each.ended + ahead_s, each.ended - each.began
+        at, took, asked = BEGAN + each.answered, each.answered - each.sent, f"{each.method} {each.path}"
+        line = f'10.0.0.1 - - {clf(at)} "{asked} HTTP/1.1" {each.status} 9 "-" "-" rt={took:.3f}{urt}'
+        lines[0].append((each.answered, line + f" at={at:.3f}" * precise[0] + id_))
+        at, worked = BEGAN + each.ended + ahead_s, each.ended - each.began if each.says is None else each.says
         duration = f"{int(worked)}s" if whole else f"{worked:.6f}"
-        line = f'10.0.0.9 - - {clf(at)} "GET {each.path} HTTP/1.0" {each.of_server} 9 "-" "-" rt={duration}'
-        if each.status != 502:
+        line = f'10.0.0.9 - - {clf(at)} "{asked} HTTP/1.0" {each.of_server} 9 "-" "-" rt={duration}'
+        if each.of_server:
             lines[1].append((each.ended, line + f" <{each.worker}>" * named + f" at={at:.6f}" * precise[1] + id_))
     paths = folder / "nginx.log", folder / "gunicorn.log"
     for path, written in zip(paths, lines, strict=True):
@@ -195,7 +197,7 @@ def behind_workers(rate_rps: float, work_s: tuple[float, float], *, hangs: bool 
         hang += 90 * is_hanging
         status = 502 if is_hanging else 200
         requests.append(Request("/hang" if is_hanging else f"/items/{random.randrange(50)}", sent, began, ended,
-                                ended + 0.0005, names[worker], status))  # fmt: skip
+                                ended + 0.0005, names[worker], status, 0 if is_hanging else 200))  # fmt: skip
         names[worker] += 3 * is_hanging
     return requests
 
