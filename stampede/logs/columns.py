@@ -39,6 +39,7 @@ FEW_BYTES = 1 << 27
 _ZONE = re.compile(r":\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)\b|(?<![\d.])1\d{9}(?!\d*\.\d+\.)")
 """A time that names its zone, or counts seconds since 1970."""
 _LONGEST = 256  # a longer text is hashed in another way, so that one long line does not make all of them take memory
+Refused = Callable[[str, DurationSource], WrongUse | None]
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 _FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<=/)\d+(?=/|$)")
@@ -76,12 +77,7 @@ class LogFile(NamedTuple):
 
 
 def read_files(
-    paths: Sequence[Path],
-    formats: Formats,
-    unit: str,
-    refused: Callable[[str, DurationSource], WrongUse | None] | None = None,
-    *,
-    identify: bool = False,
+    paths: Sequence[Path], formats: Formats, unit: str, refused: Refused | None = None, *, identify: bool = False
 ) -> Mapping[Path, LogFile]:
     """Read files, large ones in a process for each processor.
 
@@ -95,14 +91,7 @@ def read_files(
         return dict(zip(paths, pool.map(read, paths), strict=True))
 
 
-def read_file(
-    path: Path,
-    formats: Formats,
-    unit: str,
-    refused: Callable[[str, DurationSource], WrongUse | None] | None = None,
-    *,
-    identify: bool = False,
-) -> LogFile:
+def read_file(path: Path, formats: Formats, unit: str, refused: Refused | None = None, *, identify: bool) -> LogFile:
     """Read a file, as :func:`read_files` does."""
     routes, workers, unreadable, events = Names(), Names(), 0, list[Event]()
     batches = [_columns(Batch.empty(), routes, workers, identify=identify)]

@@ -500,10 +500,11 @@ def test_the_end_of_summer_time_in_a_log_without_a_zone_is_told(found: Diagnosis
     assert turned != lines
     logs[1].write_text("\n".join(turned))
     told = diagnose_logs(Asked(logs, {logs[0]: "balancer", logs[1]: "server"}))
-    assert [log.set_back for log in told.logs.servers] == [True]
+    assert [*map(len, (log.notes for log in told.logs.servers))] == [1]
+    assert "go back by an hour" in said_of(told)
     logs[1].write_text(logs[1].read_text().replace('] "GET', ' +0000] "GET'))
     [of_hosts] = read_logs(logs, KNOWN, {logs[0]: "balancer", logs[1]: "server"}).servers
-    assert not of_hosts.set_back
+    assert not of_hosts.notes
     assert told.findings.waited.likely == pytest.approx(found.findings.waited.likely, abs=0.001)
 
 

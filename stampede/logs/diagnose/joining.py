@@ -118,7 +118,8 @@ def _steady(balancer: Log, server: Log, same: Places) -> Log:
     own_s = ahead_s[np.minimum(np.arange(len(its)) // 50, len(ahead_s) - 1)]
     of_line_s = np.interp(np.arange(len(server)), its, np.where(np.abs(least_s) <= soon_s, late_s - least_s, own_s))
     tick_s = max(balancer.tick_s, server.tick_s)
-    return server.by_ends(server.ends_s - of_line_s, is_unsteady=True, tick_s=tick_s)
+    says = f"The times of {server.file} run unsteadily, and count by the balancer's clock, as ids tell it."
+    return server.by_ends(server.ends_s - of_line_s, tick_s=tick_s, notes=(*server.notes, says))
 
 
 def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> tuple[Log, Integers, Integers]:

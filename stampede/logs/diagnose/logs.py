@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from stampede.logs.durations import DurationSource
 from stampede.logs.error_log import Event, events_in, in_order, is_error_log
 from stampede.logs.formats import Clock, Formats
 from stampede.logs.reading import SHORTEST_S
+from stampede.records.plural import plural
 
 COARSE_S = 0.1
 """From this resolution on, times do not say what was at work at a moment, or which of two requests ended first."""
@@ -34,6 +36,7 @@ SETUP = "stampede diagnose --setup prints the lines that make servers log what i
 _DATE = r"[.-](?:\d{8}(?:\d\d)?|\d{4}-\d\d-\d\d)(?:[.-]\d{1,10})?"
 _ROTATED = re.compile(rf"(?:(?<=log)\.\d{{1,4}}|{_DATE}|{_DATE}(?P<end>\.log))?(?:\.gz)?$")
 """What the names of a log's files differ in: a number only after ``log``, since ``web-1`` and ``web-2`` are hosts."""
+OF_STARTS = "The times of {} are those at which requests came; they ended later by their durations."
 NEAR_S = 45 * 24 * 3600
 """Requests that are farther from half of all are left out: a diagnosis looks at each second of its time."""
 
@@ -61,16 +64,10 @@ class Log:
     unreadable: int = 0
     of_starts: bool = False
     """Whether the lines have the times at which requests came, and no format told that."""
-    astray_s: Floats = field(default_factory=lambda: np.empty(0))
-    """The times of the lines that are left out because they are more than NEAR_S from half of all."""
-    set_back: bool = False
-    """Whether the clock was set back by an hour, so that its later times count as an hour later."""
-    is_unsteady: bool = False
-    """Whether the clock jumped or drifted, and the times count by the balancer's clock."""
-    again: int = 0
-    """How many lines are left out because they stand in the log already."""
     assumed: str = ""
     """The field whose durations count as seconds although nothing says their unit."""
+    notes: tuple[str, ...] = ()
+    """Sentences on what its times mean, and on lines that are left out."""
 
     def __len__(self) -> int:
         return len(self.ends_s)
@@ -83,6 +80,11 @@ class Log:
         """Return the log as if its lines ended at these times, and with changes."""
         order = np.argsort(ends_s, kind="stable")
         return self.take(order, ends_s=ends_s[order], **changes)
+
+    def as_of_starts(self) -> "Log":
+        """Return the log as if its lines had the times at which requests came."""
+        ends_s, notes = self.ends_s + np.nan_to_num(self.took_s), (*self.notes, OF_STARTS.format(self.file))
+        return self.by_ends(ends_s, of_starts=True, notes=notes)
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,12 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
         if not near.any():
             problem = f"All lines of {log.file} are more than 45 days from those of the other logs."
             raise WrongUse(problem, hint="Name logs of the same time.")
-        logs.append(log if near.all() else log.take(near, astray_s=log.ends_s[~near]))
+        if not near.all():
+            count, at = int((~near).sum()), datetime.fromtimestamp(float(log.ends_s[~near][-1]), UTC)
+            left_out = (f"{plural(count, 'line')} of {log.file} {'is' if count == 1 else 'are'} left out: more than 45 "
+                    f"days from most others, such as that of {at:%d %B %Y}.")  # fmt: skip
+            log = log.take(near, notes=(*log.notes, left_out))
+        logs.append(log)
     events = [event for part in found.values() for event in part.events]
     for path in errors:
         with open_text(path) as lines:
@@ -174,9 +181,12 @@ def _log(name: str, clock: Clock, parts: Sequence[LogFile], routes: Names, worke
         columns["took_s"] = np.where(np.isnan(columns["took_s"]), lasted_s, columns["took_s"])
     lasted_s = np.nan_to_num(columns["took_s"])
     later_s = 0.0 if any(part.has_zone for part in parts) else _set_back(columns["ends_s"])
-    ends_s = columns["ends_s"] + later_s
+    notes, ends_s = [], columns["ends_s"] + later_s
+    if np.any(later_s):
+        notes.append(f"The times of {name} go back by an hour in the middle, so the later ones count as an hour later.")
     if has_starts := _has_starts(ends_s, lasted_s):
         ends_s = ends_s + lasted_s
+        notes.append(OF_STARTS.format(name))
     tick_s, of_starts_s = tick_of(ends_s), tick_of(ends_s - lasted_s)
     if tick_s < COARSE_S <= of_starts_s:  # the starts are whole seconds, but most logs are in order
         latest_s = np.maximum.accumulate(ends_s)
@@ -184,12 +194,11 @@ def _log(name: str, clock: Clock, parts: Sequence[LogFile], routes: Names, worke
             ends_s = np.minimum(latest_s, ends_s + of_starts_s)
     columns["ends_s"] = ends_s
     are_whole = (lasted_s >= 1).any() and ((lasted_s == np.floor(lasted_s)) | (lasted_s == SHORTEST_S)).all()
-    again = _stand_again(columns)
-    log = Log(
-        name, clock, max(tick_s, of_starts_s), **columns, took_tick_s=float(are_whole),
-        unreadable=sum(part.unreadable for part in parts), of_starts=has_starts, set_back=bool(np.any(later_s)),
-        again=int(again.sum()), assumed=next(filter(None, (part.source.assumed for part in parts)), ""),
-    )  # fmt: skip
+    if count := int((again := _stand_again(columns)).sum()):
+        notes.append(f"{name} has {plural(count, 'repeated line')}, which did not count again.")
+    unreadable, assumed = sum(part.unreadable for part in parts), [part.source.assumed for part in parts]
+    log = Log(name, clock, max(tick_s, of_starts_s), **columns, took_tick_s=float(are_whole), unreadable=unreadable,
+              of_starts=has_starts, assumed=next(filter(None, assumed), ""), notes=tuple(notes))  # fmt: skip
     order = np.argsort(ends_s, kind="stable")
     return log.take(order[~again[order]])
 

@@ -247,7 +247,8 @@ def _without_server(joins: Sequence[Join], period_s: tuple[float, float]) -> dic
 def _joins(balancers: Sequence[Log], servers: Sequence[Log]) -> list[Join]:
     """Return how logs are joined; by starts, if the lines of a log that may have these are joined better so."""
     best = join_all(balancers, servers)
-    for ours, its in (([*map(_of_starts, balancers)], servers), (balancers, [*map(_of_starts, servers)])):
+    ours_of_starts, its_of_starts = ([log.as_of_starts() for log in logs] for logs in (balancers, servers))
+    for ours, its in ((ours_of_starts, servers), (balancers, its_of_starts)):
         most = min(sum(map(len, balancers)), sum(map(len, servers)))
         missing = most - sum(len(joined.server) for _, _, joined in best)
         if missing <= FEW * most or any(log.of_starts for log in (*balancers, *servers)):
@@ -256,11 +257,6 @@ def _joins(balancers: Sequence[Log], servers: Sequence[Log]) -> list[Join]:
         if most - sum(len(joined.server) for _, _, joined in joins) < missing / 2:
             best = joins
     return best
-
-
-def _of_starts(log: Log) -> Log:
-    """Return a log as if its lines had the times at which requests came."""
-    return log.by_ends(log.ends_s + np.nan_to_num(log.took_s), of_starts=True)
 
 
 def _alike(logs: Logs, joins: Sequence[Join]) -> list[Join]:
@@ -312,8 +308,7 @@ def of_header(server: Log) -> Join:
     ahead_s = soonest_s if soonest_s < 0 or soonest_s > FROM_S else 0.0
     ends_s = server.ends_s[known] - ahead_s
     took_s = ends_s - server.arrived_s[known]
-    nothing = server.astray_s[:0]
-    balancer = server.take(known, clock="balancer", ends_s=ends_s, took_s=took_s, unreadable=0, astray_s=nothing)
+    balancer = server.take(known, clock="balancer", ends_s=ends_s, took_s=took_s, unreadable=0)
     return balancer, server, Joined(np.arange(len(known)), known, Clock(ahead_s, 0.0), 0.0, len(known))
 
 

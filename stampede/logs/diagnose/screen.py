@@ -87,7 +87,7 @@ def cures_in_words(found: Diagnosis, replayed: Replay | None) -> Iterator[str]:
     """Yield what would have helped, or where docs/ says more, in the same sentences on the terminal and on the page."""
     if found.findings.cause:
         if replayed:
-            yield from _replayed(replayed, found.capacity, found.findings)
+            yield from _replayed(replayed, found.capacity)
         if not (replayed and replayed.better):
             yield _symptom(found.findings).more
 
@@ -102,12 +102,6 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     began = datetime.fromtimestamp(requests.first, UTC)
     lasts = _time(float(requests.ended_s.max()))
     yield f"{len(requests):,} {noun_for(len(requests), 'request')} in {lasts}, from {began:%d %B %Y, %H:%M:%S} UTC on."
-    joined_logs = {id(log): log for balancer, server, _ in requests.joins for log in (balancer, server)}.values()
-    for log in joined_logs if requests.joins else (*logs.balancers, *logs.servers):
-        told = {"are those at which requests came; they ended later by their durations": log.of_starts,
-                "go back by an hour in the middle, so the later ones count as an hour later": log.set_back,
-                "run unsteadily, and count by the balancer's clock, as ids tell it": log.is_unsteady}  # fmt: skip
-        yield from (f"The times of {log.file} {says}." for says, is_so in told.items() if is_so)
     for balancer, server, joined in requests.joins:
         by = "by id" if joined.by_id == len(joined.server) else "by path, status, order and times"
         ahead_s, way = abs(joined.clock.ahead_s), "ahead" if joined.clock.ahead_s > 0 else "behind"
@@ -122,21 +116,16 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
                    "exchanged.")  # fmt: skip
     if lost := sum(log.unreadable for log in (*logs.balancers, *logs.servers)):
         yield f"{plural(lost, 'line')} could not be read."
-    for log in (*logs.balancers, *logs.servers):
-        said = {  # the durations of two logs fit in the same unit only
-            f"{log.assumed} of {log.file} counts as seconds, {ASSUMED}.": log.assumed and not requests.joins,
-            f"{log.file} has {plural(log.again, 'repeated line')}, which did not count again.": log.again,
-            f"The durations of {log.file} are whole seconds, so a wait is known to a second only.":
-                log.took_tick_s and requests.joins,
-        }  # fmt: skip
-        yield from (says for says, is_so in said.items() if is_so)
+    joined_logs = [log for balancer, server, _ in requests.joins for log in (balancer, server)]
+    for log in {log.file: log for log in (*logs.balancers, *logs.servers, *joined_logs)}.values():
+        yield from log.notes
+        if log.assumed and not requests.joins:  # the durations of two logs fit in the same unit only
+            yield f"{log.assumed} of {log.file} counts as seconds, {ASSUMED}."
+        if log.took_tick_s and requests.joins:
+            yield f"The durations of {log.file} are whole seconds, so a wait is known to a second only."
         if untimed := int(np.isnan(log.took_s).sum()):
             have = "has" if untimed == 1 else "have"
             yield f"{plural(untimed, 'line')} of {log.file} {have} no duration; what those requests waited is unknown."
-        if count := len(log.astray_s):
-            at = datetime.fromtimestamp(float(log.astray_s[-1]), UTC)
-            yield (f"{plural(count, 'line')} of {log.file} {'is' if count == 1 else 'are'} left out: more than 45 days "
-                   f"from most others, such as that of {at:%d %B %Y}.")  # fmt: skip
     if requests.joins and requests.in_both < 1 - NOTICED:
         yield (f"{percent(1 - requests.in_both)} of the balancer's lines are in no server's log; what these requests "
                "waited is unknown.")  # fmt: skip
@@ -348,7 +337,7 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
         yield symptom.says
 
 
-def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[str]:
+def _replayed(replayed: Replay, capacity: Capacity) -> Iterator[str]:
     today, measured = replayed.today, replayed.measured
     if not today:
         yield "No way to serve that the simulator knows reproduces these waits, so no cure is named."
@@ -358,12 +347,12 @@ def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Itera
         yield (f"Replayed as today ({today.label}: {today.serves.removeprefix('gunicorn: ').rstrip('.')}), "
                f"{percent(today.waited)} of requests wait, p99 {_time(today.p99_s)} (measured: "
                f"{percent(measured.waited)}, {_time(measured.p99_s)}{spread}). {said}")  # fmt: skip
-        yield from _ways(replayed, findings)
+        yield from _ways(replayed)
     if replayed.threads > capacity.total:
         yield f"With {replayed.threads} threads that take all requests from one queue, hardly any request waits."
 
 
-def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
+def _ways(replayed: Replay) -> Iterator[str]:
     sure = [way for way in replayed.better if not replayed.is_doubtful(way)]
     for way in sure:
         if way.is_setting:
@@ -376,20 +365,12 @@ def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
     for way in doubtful[:-1]:
         yield f"- {way.in_words}"
     if doubtful:
-        *others, last = doubtful
-        said = f"- {last.in_words} No log says how much the requests compute. If they "
-        if limits := [
-            f"{percent(way.most_computing)} of their time, {way.change}" for way in doubtful if way.most_computing < 1
-        ]:
-            yield f"{said}compute for more than {' and for more than '.join(limits)} cannot keep up."
-        else:
-            besides = "".join(f", {_time(way.computing_p99_s or 0)} with {way.change}" for way in others)
-            today = f" (today: {_time(replayed.today.computing_p99_s or 0)})" if replayed.today else ""
-            yield f"{said}only compute, their p99 overhead is {_time(last.computing_p99_s or 0)}{besides}{today}."
-    if findings.cause == "avoidable" and findings.in_front:
-        share, slowest = max((share, name) for name, share in findings.in_front.items())
-        if share > 0.75:
-            yield f"Not replayed: workers of its own for {slowest}, or less work in it."
+        limits = [way for way in doubtful if way.most_computing < 1]
+        shares = " and for more than ".join(
+            f"{percent(way.most_computing)} of their time, {way.change}" for way in limits
+        )
+        fails = f"compute for more than {shares} cannot keep up" if limits else "only compute, that is worse than today"
+        yield f"- {doubtful[-1].in_words} No log says how much the requests compute. If they {fails}."
 
 
 def _time(seconds: float) -> str:
