@@ -48,6 +48,11 @@ class Dialect:
     request: str
     duration: str
 
+    @property
+    def durations(self) -> list[str]:
+        """The variables that are durations, the best first."""
+        return [name for name, written in self.variables.items() if any(f"(?P<{unit}>" in written for unit in UNITS)]
+
     def key(self, found: "re.Match[str]") -> str:
         """Return the key of a variable in ``variables``; ``{%}t`` is a time with a format of strftime."""
         argument = found.groupdict().get("argument") or ""

@@ -59,7 +59,7 @@ def simulated(classes: Sequence[Class], threads: int, max_connections: int) -> t
     variant = VariantRecord(name="v", workers=WORKERS, accept="shared", queueing=queueing, settings=settings)
     rows = simulate(QueueingSystem(servers_of(variant), classes), SECONDS, 1)
     columns = zip(rows.of_class, rows.sent, rows.began, rows.ended, rows.worker, strict=True)
-    return tuple(served(classes[of].name, *times, worker) for of, *times, worker in columns)
+    return tuple(served(classes[of].name, sent, began, ended, worker) for of, sent, began, ended, worker in columns)
 
 
 @cache
