@@ -297,6 +297,15 @@ def test_it_is_said_how_many_requests_have_no_duration(lab: Lab, tmp_path: Path)
     assert "Note: 8 of 30 requests have no duration" in said.stderr
 
 
+def test_a_number_of_another_kind_in_the_column_of_durations_is_none(tmp_path: Path) -> None:
+    """If all others have decimals, a whole number is something else, or in another unit."""
+    lines = [combined(n, "GET /a", f" {took_s:.3f}" if n != 17 else " 120") for n, took_s in enumerate(TOOK_S)]
+    log = read(tmp_path, lines)
+
+    assert log.without == 1
+    assert max(log.routes["GET", "/a"].seconds) == max(TOOK_S)
+
+
 def queue_of(workers: int, rate_rps: float) -> list[tuple[float, float, float]]:
     """Return when requests end, how long they work, and how long a balancer waits for their answers."""
     random = np.random.default_rng(7)
@@ -368,7 +377,7 @@ def test_a_limit_of_cores_is_a_better_guess_than_the_machine(tmp_path: Path) -> 
 def test_the_file_says_what_the_log_says(tmp_path: Path) -> None:
     """Thirty routes: nineteen classes and the rest; rates and mean durations are those of the log."""
     requests = [(n, "/n" * (n % 30 + 1), 0.010 * (1 + n % 7)) for n in range(3000)]
-    lines = [combined(n // 10, f"GET {path}?card=4111", f" {took:.3f}", 503 if n % 1000 == 0 else 200)
+    lines = [combined(n // 10, f"GET {path}?card=4111", f" {took:.3f}", 500 if n % 1000 == 0 else 200)
              for n, path, took in requests]  # fmt: skip
     lines += [combined(3, "POST /pay"), "not a line of a log"]
 

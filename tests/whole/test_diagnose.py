@@ -357,6 +357,7 @@ def test_short_waits_tell_how_many_threads_there_are_and_without_waits_there_may
     """Few requests wait for more than 50 ms; that all of them wait only while all threads are at work tells enough."""
     assert "4 workers x 1 thread (" in capacity_line(write_logs(quick_service(6), tmp_path, Writing()))
     assert "4 workers x at least 1 thread (" in capacity_line(write_logs(quick_service(3), tmp_path, Writing()))
+    assert "4 workers x at least 1 thread (" in capacity_line(write_logs(quick_service(6)[:40], tmp_path, Writing()))
     for workers, threads in ((True, "workers x at least 1 thread ("), (False, "at least 3 threads.")):
         idle = [each._replace(sent=each.sent - 10 * (at % 5 == 0)) for at, each in enumerate(quick_service(3))]
         assert threads in capacity_line(write_logs(idle, tmp_path, Writing(workers=workers)))
