@@ -27,7 +27,7 @@ BINS = (1 << 22) - 2
 """The patterns of two logs are compared among so many moments at most."""
 
 
-class Clock(NamedTuple):
+class ClockDifference(NamedTuple):
     """How far a server's clock is ahead of the balancer's, in seconds, and how far it may be from that."""
 
     ahead_s: float
@@ -43,7 +43,7 @@ class Joined(NamedTuple):
 
     balancer: Integers
     server: Integers
-    clock: Clock
+    clock: ClockDifference
     ambiguous: float
     by_id: int
 
@@ -86,7 +86,7 @@ def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log
                 least_s[i], later_s[i] = unsure_s, by_s if abs(by_s) > unsure_s else 0.0
     balancers = [replace(each, ends_s=each.ends_s + by_s, arrived_s=each.arrived_s + by_s)
                  for each, by_s in zip(balancers, later_s, strict=True)]  # fmt: skip
-    return [(balancers[i], servers[j], pairs._replace(clock=Clock(pairs.clock.ahead_s - later_s[i],
+    return [(balancers[i], servers[j], pairs._replace(clock=ClockDifference(pairs.clock.ahead_s - later_s[i],
              pairs.clock.uncertain_s))) for (i, j), pairs in found.items()]  # fmt: skip
 
 
@@ -133,7 +133,7 @@ def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> tuple[Log, Integer
     return log.take(order), of[order], place[order]
 
 
-def _first_clock(balancer: Log, server: Log) -> Clock:
+def _first_clock(balancer: Log, server: Log) -> ClockDifference:
     """Return the clock of a server before lines are joined: by ids, else by the pattern of the lines."""
     same = _same_ids(balancer.id, server.id)
     return _clock(balancer, server, *same) if len(same[0]) else _rough_clock(balancer, server)
@@ -169,7 +169,7 @@ def join(balancer: Log, server: Log, same: Places | None = None) -> Joined:
     return Joined(found[pairs], pairs, clock, ambiguous, len(same[0]))
 
 
-def _join_left(balancer: Log, server: Log, clock: Clock, found: Integers) -> None:
+def _join_left(balancer: Log, server: Log, clock: ClockDifference, found: Integers) -> None:
     """Join the lines that the server wrote after the balancer had left: its work began before the balancer left.
 
     If that leaves lines, requests were in a queue when the balancer left, and the server took them up in their order.
@@ -204,7 +204,7 @@ def _join_left(balancer: Log, server: Log, clock: Clock, found: Integers) -> Non
             return
 
 
-def _ambiguous(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, at_server: Integers) -> float:
+def _ambiguous(balancer: Log, server: Log, clock: ClockDifference, at_balancer: Integers, at_server: Integers) -> float:
     """Return the share of the pairs whose lines could be exchanged with those of the next request of the same path."""
     order = np.argsort(server.path[at_server], kind="stable")
     its, ours = at_server[order], at_balancer[order]
@@ -228,7 +228,7 @@ def _same_ids(balancer: Integers, server: Integers) -> Places:
     return single[0][1][here], single[1][1][there]
 
 
-def _clock(balancer: Log, server: Log, at_balancer: Integers, at_server: Integers) -> Clock:
+def _clock(balancer: Log, server: Log, at_balancer: Integers, at_server: Integers) -> ClockDifference:
     """Return the clock of a server by requests that are joined: what it did lies within what the balancer saw.
 
     One bound in two hundred may be wrong, because lines are also written late.
@@ -242,10 +242,10 @@ def _clock(balancer: Log, server: Log, at_balancer: Integers, at_server: Integer
     within_s = late_s[known] + np.maximum(spare_s[known], 0) if known.any() else late_s
     least = float(np.quantile(late_s, 0.995)) - balancer.tick_s
     most = float(np.quantile(within_s, 0.005)) + server.tick_s
-    return Clock((least + most) / 2, abs(most - least) / 2)
+    return ClockDifference((least + most) / 2, abs(most - least) / 2)
 
 
-def _rough_clock(balancer: Log, server: Log) -> Clock:
+def _rough_clock(balancer: Log, server: Log) -> ClockDifference:
     """Return the clock of a server by the pattern in which requests ended; no difference if no pattern stands out.
 
     Each path has a weight by chance, so that only the same requests add up when one log is shifted against the other.
@@ -271,12 +271,12 @@ def _rough_clock(balancer: Log, server: Log) -> Clock:
     if match[near] >= max(6 * deviation, match[peak] / 2):
         peak = near
     elif match[peak] < 8 * deviation:
-        return Clock(0.0, max(bin_s, *ticks_s))
+        return ClockDifference(0.0, max(bin_s, *ticks_s))
     uncertain_s = bin_s + max(ticks_s) / 4
-    return Clock(float(shifts[peak]), uncertain_s)
+    return ClockDifference(float(shifts[peak]), uncertain_s)
 
 
-def _match(balancer: Log, server: Log, clock: Clock, later_s: float, found: Integers, *, by_id: bool) -> None:
+def _match(balancer: Log, server: Log, clock: ClockDifference, later_s: float, found: Integers, *, by_id: bool) -> None:
     """Join the lines that are not joined yet, if the balancer's ended at most ``later_s`` after the server's."""
     pairs = Pairs(found, np.zeros(len(balancer), dtype=np.bool_))
     pairs.taken[found[found >= 0]] = True

@@ -11,7 +11,7 @@ from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import FROM_S, NEVER, Answered, Segments
 from stampede.logs.columns import Columns, Flags, Floats, Integers
 from stampede.logs.diagnose.aligning import PRECISION_S
-from stampede.logs.diagnose.joining import LEFT, SOON_S, Clock, Joined, join_all
+from stampede.logs.diagnose.joining import LEFT, SOON_S, ClockDifference, Joined, join_all
 from stampede.logs.diagnose.logs import COARSE_S, SETUP, Log, Logs, tick_of
 
 FEW = 0.01
@@ -309,7 +309,7 @@ def of_header(server: Log) -> Join:
     ends_s = server.ends_s[known] - ahead_s
     took_s = ends_s - server.arrived_s[known]
     balancer = server.take(known, clock="balancer", ends_s=ends_s, took_s=took_s, unreadable=0)
-    return balancer, server, Joined(np.arange(len(known)), known, Clock(ahead_s, 0.0), 0.0, len(known))
+    return balancer, server, Joined(np.arange(len(known)), known, ClockDifference(ahead_s, 0.0), 0.0, len(known))
 
 
 def _killed(balancer: Log, server: Log, joined: Joined) -> tuple[Integers, Floats]:
