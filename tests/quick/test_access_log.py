@@ -175,11 +175,14 @@ def test_a_known_format_says_which_number_is_the_duration(tmp_path: Path, name: 
     assert says in describe_log(log, "access.log", cores=2)
 
 
+@pytest.mark.parametrize("of", ["gcloud logging read --format=json", "CloudWatch"])
 @pytest.mark.parametrize("name", ["access.json", "access.json.gz"])
-def test_a_list_of_json_objects_is_read_like_their_lines(tmp_path: Path, name: str) -> None:
-    """``gcloud logging read --format=json`` writes such a file."""
-    text = json.dumps([json.loads(line) for line in written(KNOWN["Google Cloud"][0])], indent=2).encode()
-    path = tmp_path / name
+def test_a_list_of_json_objects_is_read_like_their_lines(tmp_path: Path, name: str, of: str) -> None:
+    objects: object = [json.loads(line) for line in written(KNOWN["Google Cloud"][0])]
+    if of == "CloudWatch":
+        events = [{"timestamp": 1793714400000, "message": line} for line in written(AGAIN + " {s}")]
+        objects = {"events": events, "searchedLogStreams": []}
+    text, path = json.dumps(objects, indent=2).encode(), tmp_path / name
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
 
     log = read_logs([path], ["GET"])

@@ -12,7 +12,6 @@ import pytest
 
 from stampede.errors import WrongUse
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
-from stampede.logs.error_log import is_error_log
 from tests.whole.test_diagnose import said_of, serve, truth
 from tools.production_logs import Served
 
@@ -156,13 +155,6 @@ def test_paths_that_a_server_has_decoded_are_the_same(tmp_path: Path) -> None:
     assert tells_the_truth(diagnosed(logs[:1], logs[1:]))
 
 
-def test_whole_seconds_in_both_logs_tell_no_cause_that_they_do_not_have(tmp_path: Path) -> None:
-    coarse = write(tmp_path / "b.log", serve(), lambda request: BALANCERS["nginx"](request).partition(" at=")[0])
-    found = diagnosed([coarse], [write(tmp_path / "s.log", serve(), SERVERS["gunicorn"])])
-    assert tells_the_truth(found)
-    assert found.findings.cause in ("avoidable", "coarse")
-
-
 def test_ids_that_are_spelled_in_two_ways_are_the_same(tmp_path: Path) -> None:
     """Of a UUID, nginx writes 32 digits, and many programs write it with hyphens, or in capitals."""
     ids = [str(UUID(int=number << 96 | number)) for number in range(len(serve()))]
@@ -228,13 +220,6 @@ def test_durations_in_another_unit_are_no_waits(tmp_path: Path) -> None:
         r"rt=\S+", f"rt={1000 * took(request):.3f}", BALANCERS["nginx"](request)))  # fmt: skip
     with pytest.raises(WrongUse, match="so the durations of one of them are in another unit"):
         diagnosed([balancer], [write(tmp_path / "s.log", serve(), SERVERS["gunicorn, precise"])])
-
-
-def test_an_access_log_behind_a_logger_is_no_error_log(tmp_path: Path) -> None:
-    log = write(tmp_path / "s.log", serve()[:30], SERVERS["hypercorn behind its logger"])
-    assert not is_error_log(log)
-    log.write_text("[2026-11-28 10:00:00 +0000] [7] [INFO] Booting worker with pid: 7\n")
-    assert is_error_log(log)
 
 
 def test_a_balancer_that_changes_paths_is_named_among_the_reasons(tmp_path: Path) -> None:
