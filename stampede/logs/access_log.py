@@ -210,7 +210,15 @@ def describe_log(log: AccessLog, of: str, cores: int, limits: Found | None = Non
         lines.append(f"# Lines without a format that the lab knows: {log.unreadable:,}.")
     if log.astray:
         lines.append(f"# Left out, because they are more than a year from the others: {plural(log.astray, 'request')}.")
-    lines += _of_durations(log)
+    for file, source in log.sources.items():
+        at = f"{file}: " if len(log.sources) > 1 else ""
+        if source.says:
+            lines.append(f"# Durations: {at}{source.says}{f', {ASSUMED}' if source.assumed else ''}.")
+        else:
+            lines.append(f"# No durations: {at}no field of the log is known to be one. Add one by name, {HOW}.")
+            lines += [f"#   {note}" for note in source.notes]
+    if log.without < log.requests:
+        lines += _of_clock(log)
     lines += [
         f"cpus: {limits['cpus'][0]:g}  # a guess: the limit of {limits['cpus'][1]}" if limits and "cpus" in limits else
         f"cores: {cores}  # a guess: as many as this machine has",
@@ -243,17 +251,9 @@ def describe_log(log: AccessLog, of: str, cores: int, limits: Found | None = Non
     return "\n".join(lines) + "\n"
 
 
-def _of_durations(log: AccessLog) -> list[str]:
+def _of_clock(log: AccessLog) -> list[str]:
+    """Return what the durations mean: whose they are, and whether requests waited."""
     lines = []
-    for file, source in log.sources.items():
-        at = f"{file}: " if len(log.sources) > 1 else ""
-        if source.says:
-            lines.append(f"# Durations: {at}{source.says}{f', {ASSUMED}' if source.assumed else ''}.")
-        else:
-            lines.append(f"# No durations: {at}no field of the log is known to be one. Add one by name, {HOW}.")
-            lines += [f"#   {note}" for note in source.notes]
-    if log.without == log.requests:
-        return lines
     if log.without:
         lines.append(f"# {log.without:,} of {log.requests:,} requests have no duration.")
     slow = slow_together(list(log.routes.values()))

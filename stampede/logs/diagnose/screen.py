@@ -17,6 +17,7 @@ from stampede.logs.diagnose.logs import Logs
 from stampede.logs.diagnose.replayed import SEEDS, Replay
 from stampede.logs.diagnose.requests import BAD_GATEWAY, Between, Noted, Requests, has_header
 from stampede.logs.durations import ASSUMED
+from stampede.logs.error_log import SAYS
 from stampede.predict.symptoms import SYMPTOMS, Symptom
 from stampede.records.plural import noun_for, plural
 from stampede.report.tables import Table
@@ -27,21 +28,6 @@ WIDTH = 80
 MOST_ROWS = 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _NAME = 15
-_EVENTS = {
-    "timeout": "the server killed {} at its time limit",
-    "killed": "{} got SIGKILL, perhaps because memory ran out",
-    "crashed": "{} crashed",
-    "died": "{} died, and uvicorn does not say why",
-    "replaced": "{} ended after max_requests or a time to live",
-    "memory": "the kernel killed {} because memory ran out",
-    "queue_full": "for {}, the server's listen queue was full",
-    "refused": "for {}, the server refused the connection, so it was down",
-    "closed": "for {}, the server closed the connection without an answer, as a worker that ends does",
-    "late": "for {}, the answer took longer than nginx waits",
-    "unreachable": "for {}, the server took no connection in time, or all servers counted as down",
-    "connections": "for {}, nginx had no worker_connections left",
-}
-_OF_REQUESTS = ("queue_full", "refused", "closed", "late", "unreachable", "connections")
 
 
 def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None) -> None:
@@ -210,9 +196,9 @@ def _told(found: Diagnosis) -> Iterator[str]:
         yield (f"{plural(count, 'request')} {how}: {rows}. "
                "The server's log gives far less time, as gunicorn does when it kills a worker at its timeout. Until "
                "then, the request counts as at work, and no log tells what it did.")  # fmt: skip
-    for kind, says in _EVENTS.items():
+    for kind, says in SAYS.items():
         if of_kind := [event.at for event in found.logs.events if event.kind == kind]:
-            noun = "request" if kind in _OF_REQUESTS else "worker"
+            noun = "request" if says.startswith("for {}") else "worker"
             yield f"The error log: {says.format(plural(len(of_kind), noun))}{_when(list(filter(None, of_kind)))}."
     if ranges := findings.ranges:
         p90, p99 = (range_in_words(each, _time) for each in ranges.waits_s[1:])
