@@ -30,10 +30,10 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Columns = Mapping[str, npt.NDArray[Any]]
-COLUMNS = ("ends_s", "took_s", "path", "id", "route", "worker", "status", "arrived_s", "upstream_s")
-"""What is known of each line: when the request ended (seconds since 1970), how long it took (seconds, or NaN), hashes
-of its path and of its id (0: unknown), numbers of its route and of its worker (-1: unknown), its status, when the
-balancer got it, and how long the server took as the balancer saw it (or NaN)."""
+COLUMNS = ("ends_s", "took_s", "route", "status", "path", "id", "worker", "arrived_s", "upstream_s")
+"""What is known of each line: when the request ended (seconds since 1970), how long it took (seconds, or NaN), the
+number of its route, its status, hashes of its path and of its id (0: unknown), the number of its worker (-1: unknown),
+when the balancer got it, and how long the server took as the balancer saw it (or NaN)."""
 FEW_BYTES = 1 << 27
 """If logs are smaller in all, one process reads them."""
 _ZONE = re.compile(r":\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)\b|(?<![\d.])1\d{9}(?!\d*\.\d+\.)")
@@ -65,7 +65,7 @@ class Names:
 
 
 class LogFile(NamedTuple):
-    """What a file says, in COLUMNS, with its own numbers for names."""
+    """What a file says, in COLUMNS (only the first four, if nothing more is asked), with its own numbers for names."""
 
     columns: Columns
     routes: Sequence[str]
@@ -110,31 +110,34 @@ def read_file(path: Path, formats: Formats, unit: str, refused: Refused | None =
 
 def joined_columns(parts: Sequence[Columns]) -> dict[str, npt.NDArray[Any]]:
     """Return all lines."""
-    return {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _columns(batch: Batch, routes: Names, workers: Names, *, identify: bool) -> Columns:
     paths = [f"{method} {target.partition('?')[0]}" for method, target in zip(batch.method, batch.target, strict=True)]
     if identify:
         paths = [unquote(path) if "%" in path else path for path in paths]  # some servers log what they have decoded
-    ids = [each.replace("-", "").lower() if each else "" for each in batch.id]  # a UUID is spelled in two ways
-    return {
+
+    def route(path: str) -> int:
+        method, _, target = path.partition(" ")
+        return routes.number(f"{method} {route_of(target)}")
+
+    columns = {
         "ends_s": np.array(batch.at, dtype=np.float64),
         "took_s": np.array(batch.took_s, dtype=np.float64),  # None becomes NaN
-        "path": hashes(paths if identify else ids),
-        "id": hashes(ids),
-        "route": np.array(mapped(lambda path: routes.number(_route(path)), paths), dtype=np.int64),
-        "worker": np.array(mapped(workers.number, batch.worker), dtype=np.int64),
+        "route": np.array(mapped(route, paths), dtype=np.int64),
         "status": np.array(batch.status, dtype=np.int64),
-        "arrived_s": np.array(batch.arrived, dtype=np.float64),
-        "upstream_s": np.array(batch.upstream_s, dtype=np.float64),
     }
-
-
-@lru_cache(maxsize=1 << 16)
-def _route(path: str) -> str:
-    method, _, target = path.partition(" ")
-    return f"{method} {route_of(target)}"
+    if identify:
+        ids = [each.replace("-", "").lower() if each else "" for each in batch.id]  # a UUID is spelled in two ways
+        columns |= {
+            "path": hashes(paths),
+            "id": hashes(ids),
+            "worker": np.array(mapped(workers.number, batch.worker), dtype=np.int64),
+            "arrived_s": np.array(batch.arrived, dtype=np.float64),
+            "upstream_s": np.array(batch.upstream_s, dtype=np.float64),
+        }
+    return columns
 
 
 def route_of(target: str) -> str:
