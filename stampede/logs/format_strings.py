@@ -245,7 +245,11 @@ def compile_format(text: str, name: str = "", dialect: Dialect | None = None) ->
     Raise WrongUse if the string has no variable of a dialect, or has neither a time nor a request.
     """
     shown = shorten(text, 500, placeholder="…")
-    dialect = dialect or _dialect_of(text)
+    if not dialect:  # that which knows most of the variables
+        likely = [each for each in DIALECTS if re.search(each.variable, text)]
+        dialect = max(likely, default=None, key=lambda each: sum(
+            len(found["name"]) for found in re.finditer(each.variable, text) if each.key(found) in each.variables
+        ))  # fmt: skip
     if not dialect:
         raise WrongUse(f"--format has no variables: {shown}", hint=f"{_TAKES} In a shell, it needs single quotes.")
     order = {variable: rank for rank, variable in enumerate(dialect.variables)}
@@ -290,14 +294,6 @@ def compile_format(text: str, name: str = "", dialect: Dialect | None = None) ->
         found[taken["duration"]][0] if "duration" in taken else "", dialect.clock, at_start="(?P<start>" in line,
         add=f"{said}: {add}", parts=tuple(parts),
     )  # fmt: skip
-
-
-def _dialect_of(text: str) -> Dialect | None:
-    """Return the dialect that has variables in a text, and that knows most of them; None: no dialect has."""
-    likely = [dialect for dialect in DIALECTS if re.search(dialect.variable, text)]
-    return max(likely, default=None, key=lambda dialect: sum(
-        len(found["name"]) for found in re.finditer(dialect.variable, text) if dialect.key(found) in dialect.variables
-    ))  # fmt: skip
 
 
 def _part_of(group: str) -> str:

@@ -185,14 +185,6 @@ def requests_of(logs: Logs) -> Requests:
         return _requests(rows, tick_s)  # which says what is missing
     period_s = (min(each["sent_s"].min(initial=np.inf) for each in rows),
                 max(each["ended_s"].max(initial=0) for each in rows))  # fmt: skip
-    unsent = []  # what is in a server's log only
-    for server in {id(server): server for _, server, _ in joins}.values():
-        timed = [pairs.server[~np.isnan(its.took_s[pairs.balancer])] for its, each, pairs in joins if each is server]
-        others = _alone(server, ~np.isin(np.arange(len(server)), np.concatenate(timed)))
-        ahead_s = next(joined.clock.ahead_s for _, its, joined in joins if its is server)
-        others |= {name: others[name] - ahead_s for name in ("sent_s", "began_s", "ended_s")}
-        within = (others["ended_s"] >= period_s[0]) & (others["began_s"] <= period_s[1])
-        unsent.append({name: column[within] for name, column in others.items()})
     left, busy, work_s, left_s = [], [], 0.0, 0.0
     for balancer, server, joined in joins:
         status, its_work_s = balancer.status[joined.balancer], np.nan_to_num(server.took_s[joined.server])
@@ -201,7 +193,7 @@ def requests_of(logs: Logs) -> Requests:
         at_once = np.isin(status, (429, 503)) & (balancer.took_s[joined.balancer] <= FROM_S)
         busy.append((balancer, joined.balancer[at_once]))
         work_s, left_s = work_s + float(its_work_s.sum()), left_s + float(its_work_s[went_on].sum())
-    found = _requests(rows, tick_s, unsent)
+    found = _requests(rows, tick_s, _without_balancer(joins, period_s))
     alone = _without_server(joins, period_s)
     return replace(
         found,
@@ -215,8 +207,22 @@ def requests_of(logs: Logs) -> Requests:
     )
 
 
+def _without_balancer(joins: Sequence[Join], period_s: tuple[float, float]) -> Sequence[Columns]:
+    """Return the requests of a period that only a server's log has, by the balancer's clock."""
+    found = []
+    for server in {id(server): server for _, server, _ in joins}.values():
+        mine = [(balancer, joined) for balancer, its, joined in joins if its is server]
+        timed = [joined.server[~np.isnan(balancer.took_s[joined.balancer])] for balancer, joined in mine]
+        rows = _alone(server, ~np.isin(np.arange(len(server)), np.concatenate(timed)))
+        for name in ("sent_s", "began_s", "ended_s"):
+            rows[name] = rows[name] - mine[0][1].clock.ahead_s
+        within = (rows["ended_s"] >= period_s[0]) & (rows["began_s"] <= period_s[1])
+        found.append({name: column[within] for name, column in rows.items()})
+    return found
+
+
 def _without_server(joins: Sequence[Join], period_s: tuple[float, float]) -> dict[str, Any]:
-    """Return what Requests have of lines that only a balancer has, with epoch seconds; the servers' are of a period."""
+    """Return what is said in Requests of the lines of a period that only a balancer has; times are epoch seconds."""
     routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
     statuses = np.unique(np.concatenate([server.status for _, server, _ in joins]))
     unserved, of_unserved, refused, unknown, held = [], [], [], 0, [NEVER]
