@@ -162,14 +162,14 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     if not requests.is_coarse:
         at_work = at_least(1, *busy_times(requests, capacity.full.likely, requests.held))
         idle_s = np.maximum(waited_s - time_in(at_work, sent_s, began_s), 0)
-    unsure_s = capacity.unsure_s if capacity.are_several else 0.0  # if times are coarse
+    unsure_s = capacity.unsure_s if capacity.are_several else 0.0  # coarse times tell less of one request than of all
     more_s = requests.more_s * capacity.are_several
-    avoidable_at_most = Between(
+    widest = Between(
         np.clip(avoidable.low - unsure_s, 0, waits.low),
         avoidable.likely,
         np.minimum(avoidable.high + unsure_s + more_s, waits.high),
     )
-    ranges = ranges_of(requests, capacity, avoidable_at_most)
+    ranges = ranges_of(requests, capacity, widest)
     shares = {"avoidable": avoidable.map(share), "full": full.map(share), "idle": Between.exactly(share(idle_s))}
     if ranges:
         shares = {name: getattr(ranges, name)._replace(likely=each.likely) for name, each in shares.items()}
@@ -192,7 +192,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     took_s = np.append((requests.ended_s - sent_s)[joined], np.diff(requests.unserved))
     return Findings(
         classes=[
-            _class(name, requests, joined & (of_class == at), avoidable_at_most, ranges, unknown[at], took_s)
+            _class(name, requests, joined & (of_class == at), widest, ranges, unknown[at], took_s)
             for at, name in enumerate(names)
             if (joined & (of_class == at)).any()
         ],
