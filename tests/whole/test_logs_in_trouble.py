@@ -17,7 +17,9 @@ from rich.console import Console
 from stampede.evaluate.metrics.waiting import Answered, avoidable_waits
 from stampede.logs.diagnose.diagnosis import Diagnosis
 from stampede.logs.diagnose.page import diagnosis_page
-from stampede.logs.diagnose.screen import answer, print_diagnosis
+from stampede.logs.diagnose.replayed import Replay
+from stampede.logs.diagnose.replayed import Served as Way
+from stampede.logs.diagnose.screen import answer, cures_in_words, print_diagnosis
 from stampede.report.wording import percent
 from tests.whole.test_diagnose import BEGAN
 from tests.whole.test_pairs_of_logs import clf, diagnosed, iso
@@ -193,6 +195,10 @@ def test_health_checks_do_not_drown_the_requests_that_wait(tmp_path: Path) -> No
     assert found.findings.waited.likely == pytest.approx(15 / 10_030, abs=1e-4)
     assert found.findings.cause == "avoidable"
     assert "50.0% of those for GET /pay, waited" in next(answer(found))
+    today, slow = Way("", 0.2, 0.0, 0.2, 0.2, computing_p99_s=3), Way("", 0, 0, 0, 0, change="a = 1", computing_p99_s=9)
+    cures = [*cures_in_words(found, Replay(today, today, [slow], 0))]
+    assert cures[-2].endswith("If they only compute, their p99 overhead is 9 s with a = 1 (today: 3 s).")
+    assert cures[-1] == "Not replayed: workers of its own for GET /pay, or less work in it."
 
 
 def behind_workers(rate_rps: float, work_s: tuple[float, float], *, hangs: bool = False) -> list[Request]:

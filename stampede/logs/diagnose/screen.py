@@ -73,7 +73,7 @@ def cures_in_words(found: Diagnosis, replayed: Replay | None) -> Iterator[str]:
     """Yield what would have helped, or where docs/ says more, in the same sentences on the terminal and on the page."""
     if found.findings.cause:
         if replayed:
-            yield from _replayed(replayed, found.capacity)
+            yield from _replayed(replayed, found.capacity, found.findings)
         if not (replayed and replayed.better):
             yield _symptom(found.findings).more
 
@@ -323,7 +323,7 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
         yield symptom.says
 
 
-def _replayed(replayed: Replay, capacity: Capacity) -> Iterator[str]:
+def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[str]:
     today, measured = replayed.today, replayed.measured
     if not today:
         yield "No way to serve that the simulator knows reproduces these waits, so no cure is named."
@@ -333,12 +333,12 @@ def _replayed(replayed: Replay, capacity: Capacity) -> Iterator[str]:
         yield (f"Replayed as today ({today.label}: {today.serves.removeprefix('gunicorn: ').rstrip('.')}), "
                f"{percent(today.waited)} of requests wait, p99 {_time(today.p99_s)} (measured: "
                f"{percent(measured.waited)}, {_time(measured.p99_s)}{spread}). {said}")  # fmt: skip
-        yield from _ways(replayed)
+        yield from _ways(replayed, findings)
     if replayed.threads > capacity.total:
         yield f"With {replayed.threads} threads that take all requests from one queue, hardly any request waits."
 
 
-def _ways(replayed: Replay) -> Iterator[str]:
+def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
     sure = [way for way in replayed.better if not replayed.is_doubtful(way)]
     for way in sure:
         if way.is_setting:
@@ -355,8 +355,15 @@ def _ways(replayed: Replay) -> Iterator[str]:
         shares = " and for more than ".join(
             f"{percent(way.most_computing)} of their time, {way.change}" for way in limits
         )
-        fails = f"compute for more than {shares} cannot keep up" if limits else "only compute, that is worse than today"
+        p99s = ", ".join(f"{_time(way.computing_p99_s or 0)} with {way.change}" for way in doubtful)
+        today = _time((replayed.today and replayed.today.computing_p99_s) or 0)
+        fails = f"compute for more than {shares} cannot keep up" if limits else (
+            f"only compute, their p99 overhead is {p99s} (today: {today})")  # fmt: skip
         yield f"- {doubtful[-1].in_words} No log says how much the requests compute. If they {fails}."
+    if findings.cause == "avoidable" and findings.in_front:
+        slowest, share = max(findings.in_front.items(), key=lambda item: item[1])
+        if share > 0.75:
+            yield f"Not replayed: workers of its own for {slowest}, or less work in it."
 
 
 def _time(seconds: float) -> str:
