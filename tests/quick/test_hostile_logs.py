@@ -209,6 +209,17 @@ def test_the_time_for_a_line_grows_with_its_length_for_every_format() -> None:
         assert long < LONGER * short, head
 
 
+@pytest.mark.parametrize("repeated", ["%[", "%{+Q", "%{x", "$", "%(", "'"])
+def test_the_time_for_a_format_that_somebody_declares_grows_with_its_length(repeated: str) -> None:
+    times_s = []
+    for count in (8 * SHORT, TIMES * 8 * SHORT):
+        began = time.thread_time()
+        with pytest.raises(WrongUse):
+            choose_formats(repeated * count)
+        times_s.append(time.thread_time() - began)
+    assert times_s[1] < LONGER * max(times_s[0], 0.002)
+
+
 SHAPES = st.sampled_from(["[" * 500, '"' * 500, "\x1b[2J", "\u202e", "\ud800", "\x00", "\r", "1" * 400, "=(" * 99,
                           "e" * 99, "1e400", "2036", "{" * 300, "\\ud800", "\\u001b", "-", "NaN"])  # fmt: skip
 DECLARED = choose_formats('$remote_addr [$time_local] "$request" $status $request_time')
