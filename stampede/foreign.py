@@ -101,8 +101,10 @@ def parse_python(text: str) -> ast.Module:
 
 def unreadable(path: Path, error: Exception) -> WrongUse:
     """Return the error that says why a file cannot be read."""
-    said = getattr(error, "strerror", None) or str(error)
-    return WrongUse(f"{path} cannot be read: {said}.", hint="Name a file that you may read.")
+    said = getattr(error, "strerror", None) or str(error).rstrip(".")
+    is_damaged = isinstance(error, EOFError | zlib.error | gzip.BadGzipFile)
+    hint = f"zcat {path} > left.log unpacks what is left of it." if is_damaged else "Name a file that you may read."
+    return WrongUse(f"{path} cannot be read: {said}.", hint=hint)
 
 
 @contextmanager

@@ -21,14 +21,13 @@ import numpy as np
 from stampede.evaluate.metrics.waiting import FROM_S, Answered, avoidable_waits
 from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs
 from stampede.logs.diagnose.findings import NOTICED
-from stampede.logs.diagnose.ranges import WAITS
+from stampede.logs.diagnose.missing import WAITS
 from stampede.records.folder import read_run, trial_folder
 
 POINTS = 2.0
 """A share is close to the truth if it differs at most by so many percentage points."""
 QUICK_S = 0.005
-NGINX = '{address} - - [{time}] "GET {path} HTTP/1.1" {status} {size} "-" "curl/8.5"'
-GUNICORN = '{address} - - [{time}] "GET {path} HTTP/1.1" {status} {size} "-" "curl/8.5"'
+LINE = '{address} - - [{time}] "GET {path} HTTP/1.1" {status} {size} "-" "curl/8.5"'
 
 
 class Served(NamedTuple):
@@ -79,12 +78,12 @@ def write_logs(served: Sequence[Served], folder: Path, writing: Writing, seed: i
                 "status": 200, "size": 100 + number % 7}  # fmt: skip
         id_ = f" id={request.id}-{number:08x}" if writing.ids else ""
         fine = f" at={request.answered:.3f}" if writing.fine else ""
-        nginx.append((request.answered, NGINX.format(time=_time(request.answered), **head)
+        nginx.append((request.answered, LINE.format(time=_time(request.answered), **head)
                       + f" rt={request.answered - request.sent:.3f}{id_}{fine}\n"))  # fmt: skip
         pid = f" <{request.worker.rpartition(':')[2]}>" if writing.workers else ""
         ended = request.ended + writing.ahead_s
         header = f" at={ended:.6f} request_start=t={request.sent:.3f}" if writing.header else ""
-        gunicorn.append((request.ended, GUNICORN.format(time=_time(ended), **head)
+        gunicorn.append((request.ended, LINE.format(time=_time(ended), **head)
                          + f" rt={request.ended - request.began:.6f}{id_}{pid}{header}\n"))  # fmt: skip
     paths = []
     for name, lines in (("nginx.log", nginx), ("gunicorn.log", gunicorn))[writing.header :]:
@@ -152,12 +151,12 @@ def errors(served: Sequence[Served], workers: int, threads: int, writing: Writin
     close_s = np.maximum(0.05 * true, 0.005)
     avoidable = (waited_s > FROM_S).mean() > NOTICED and avoidable_s.sum() >= waited_s.sum() / 2
     share, ranges, cause = float((avoidable_s > FROM_S).mean()), found.findings.ranges, found.findings.cause
-    points = 100 * abs(float(found.findings.waited_avoidably - share))
+    points = 100 * abs(float(found.findings.avoidably.likely - share))
     close = (np.abs(measured - true) <= close_s).tolist()
     inside = points <= POINTS and all(close) if ranges is None else bool(
         ranges.avoidably.low - POINTS / 100 <= share <= ranges.avoidably.high + POINTS / 100
         and all(low - near <= value <= high + near
-                for (low, high), value, near in zip(ranges.waits_s, true, close_s, strict=True)))  # fmt: skip
+                for (low, _, high), value, near in zip(ranges.waits_s, true, close_s, strict=True)))  # fmt: skip
     right = "open" if cause in ("missing", "coarse") else "right" if (cause == "avoidable") == avoidable else "wrong"
     return Errors(close, points, right, inside)
 
@@ -183,12 +182,13 @@ def main() -> None:
     if not trials:
         sys.exit("No trial has requests.parquet and workers with threads. Run `stampede report RUN` first.")
     quick = [trial for trial in trials if answers_are_quick(trial[0])]
+    wrong = "avoidable waits wrong by points: median, worst"
     head = (
         "logs",
         "p50 close",
         "p90 close",
         "p99 close",
-        "avoidable waits wrong by points: median, worst",
+        wrong,
         "within the range, or close",
         "cause right, open, wrong",
     )

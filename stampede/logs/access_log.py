@@ -4,66 +4,58 @@ A log holds what must not leave it: query strings, tokens in paths, addresses an
 fixed parts of paths, counts and durations are taken from it; whole targets only to be sent again.
 """
 
-import re
-from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
 from stampede.errors import WrongUse
+from stampede.logs.columns import Floats, read_files
 from stampede.logs.durations import ASSUMED, HOW, NO_UNIT, DurationSource
 from stampede.logs.formats import KNOWN, UNITS, Formats
-from stampede.logs.reading import LoggedRequest, opened_log, without_durations
+from stampede.logs.reading import LoggedRequest, name_of, opened_log, without_durations
 from stampede.records.model import name_from
-from stampede.records.words import UNPRINTABLE, plural
+from stampede.records.words import plural
 from stampede.resources import Found
 
 MOST_CLASSES = 20
 DURATIONS = 50
 """How many durations describe a class. Each of them is the mean of as many requests, so that their mean is right."""
-_UNKNOWN = -1.0
-_FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
-_NUMBER = re.compile(r"(?<=/)\d+(?=/|$)")
-_NAME_OF_A_THING = re.compile(
-    rf"\d+|[0-9a-fA-F]{{8,}}|[0-9a-fA-F-]{{32,}}|.*[@%].*|(?=.*\d).{{16,}}|.{{40,}}|.*{UNPRINTABLE}.*", re.DOTALL
-)
+_YEAR_S = 366 * 24 * 3600
 
 
-@dataclass
+@dataclass(frozen=True)
 class Route:
-    """The requests of one method for one route: when each ended, in seconds since 1970, and how long it took."""
+    """The requests of one method for one route: when each ended, in seconds since 1970, and how long it took.
 
-    failed: int = 0
-    ends: "array[float]" = field(default_factory=lambda: array("d"))
-    lasted: "array[float]" = field(default_factory=lambda: array("d"))
-    """Seconds; _UNKNOWN where the log has no duration."""
+    ``took_s`` is NaN where the log has no duration. ``failed`` is how many ended with a status from 500 on.
+    """
+
+    ends_s: Floats
+    took_s: Floats
+    failed: int
 
     @property
     def requests(self) -> int:
         """How many requests were counted."""
-        return len(self.ends)
+        return len(self.ends_s)
 
     @property
-    def seconds(self) -> npt.NDArray[np.float64]:
+    def seconds(self) -> Floats:
         """How long those requests took of which the log has a duration."""
-        lasted = np.asarray(self.lasted, dtype=np.float64)
-        return np.asarray(lasted[lasted != _UNKNOWN])
+        return self.took_s[~np.isnan(self.took_s)]
 
-    def add(self, other: "Route") -> None:
-        """Count the requests of another route, too."""
-        self.failed += other.failed
-        self.ends.extend(other.ends)
-        self.lasted.extend(other.lasted)
+    @classmethod
+    def of_all(cls, routes: Iterable["Route"]) -> "Route":
+        """Return the requests of several routes as those of one."""
+        ends_s, took_s, failed = zip(*((each.ends_s, each.took_s, each.failed) for each in routes), strict=True)
+        return cls(np.concatenate(ends_s), np.concatenate(took_s), sum(failed))
 
 
-@dataclass
+@dataclass(frozen=True)
 class AccessLog:
     """What was found in logs. ``first`` and ``last`` are seconds since 1970.
 
@@ -71,12 +63,12 @@ class AccessLog:
     a year from half of the others: a clock or a line is wrong, or is of another time.
     """
 
-    routes: dict[tuple[str, str], Route] = field(default_factory=dict)
-    first: float = float("inf")
-    last: float = float("-inf")
-    left_out: "Counter[str]" = field(default_factory=Counter)
-    unreadable: int = 0
-    astray: int = 0
+    routes: dict[tuple[str, str], Route]
+    first: float
+    last: float
+    left_out: "Counter[str]"
+    unreadable: int
+    astray: int
     sources: dict[str, DurationSource] = field(default_factory=dict)
 
     @property
@@ -126,41 +118,41 @@ def read_logs(
             f"--unit {unit} is unknown.",
             hint="--unit s, --unit ms or --unit us; --unit none if no number is a duration",
         )
-    log = AccessLog()
-    for path in paths:
-        file = "standard input" if str(path) == "-" else path.name
-        with opened_log(path, unit, formats) as opened:
-            source = log.sources[file] = opened.reader.source
-            if need_durations and source.format and not source.says:
-                raise without_durations(file, source)
-            for batch in opened.batches():
-                log.unreadable += len(batch.unreadable)
-                for request in batch.requests():
-                    if request.method not in methods:
-                        log.left_out[request.method] += 1
-                        continue
-                    key = request.method, route_of(request.target)
-                    if not (route := log.routes.get(key)):
-                        route = log.routes[key] = Route()
-                    route.failed += request.status >= 500
-                    route.ends.append(request.at)
-                    route.lasted.append(_UNKNOWN if request.took_s is None else request.took_s)
-    if log.requests < 2:
-        others = ", ".join(f"{count} {name}" for name, count in log.left_out.most_common(3))
-        raise WrongUse(f"The log has {log.requests} requests with {', '.join(methods)}, and {others or 'no others'}.",
+    found = read_files(paths, formats, unit, without_durations if need_durations else None)
+    of_key: dict[tuple[str, str], list[Route]] = {}
+    left_out: Counter[str] = Counter()
+    for part in found.values():
+        columns, counts = part.columns, np.bincount(part.columns["route"], minlength=len(part.routes))
+        mine = np.split(np.argsort(columns["route"], kind="stable"), np.cumsum(counts))[:-1]
+        for route, places in zip(part.routes, mine, strict=True):
+            method, _, path = route.partition(" ")
+            if method not in methods:
+                left_out[method] += len(places)
+                continue
+            failed = int((columns["status"][places] >= 500).sum())
+            each = Route(columns["ends_s"][places], columns["took_s"][places], failed)
+            of_key.setdefault((method, path), []).append(each)
+    routes = {key: Route.of_all(each) for key, each in of_key.items()}
+    if sum(route.requests for route in routes.values()) < 2:
+        found_in_all = sum(route.requests for route in routes.values())
+        others = ", ".join(f"{count} {name}" for name, count in left_out.most_common(3))
+        raise WrongUse(f"The log has {found_in_all} requests with {', '.join(methods)}, and {others or 'no others'}.",
                        hint="--methods GET,HEAD,POST counts further methods.")  # fmt: skip
-    middle = float(np.median(np.concatenate([np.asarray(route.ends) for route in log.routes.values()])))
-    for key, route in [*log.routes.items()]:
-        near = np.abs(np.asarray(route.ends) - middle) <= 366 * 24 * 3600
-        if not near.all():
-            log.astray += int(np.sum(~near))
-            route.ends, route.lasted = (array("d", np.asarray(of)[near]) for of in (route.ends, route.lasted))
-        if not near.any():
-            del log.routes[key]
-    log.first = min(min(route.ends) for route in log.routes.values())
-    log.last = max(max(route.ends) for route in log.routes.values())
-    log.routes = _without_names_of_things(log.routes)
-    return log
+    every_s = np.concatenate([route.ends_s for route in routes.values()])
+    near = np.abs(every_s - np.median(every_s)) <= _YEAR_S
+    if not near.all():
+        is_near = {key: np.abs(route.ends_s - np.median(every_s)) <= _YEAR_S for key, route in routes.items()}
+        routes = {key: replace(route, ends_s=route.ends_s[is_near[key]], took_s=route.took_s[is_near[key]])
+                  for key, route in routes.items() if is_near[key].any()}  # fmt: skip
+    return AccessLog(
+        _without_names_of_things(routes),
+        float(every_s[near].min()),
+        float(every_s[near].max()),
+        left_out,
+        sum(part.unreadable for part in found.values()),
+        int((~near).sum()),
+        {name_of(path): part.source for path, part in found.items()},
+    )
 
 
 def read_requests(path: Path, formats: Formats = KNOWN) -> Iterator[LoggedRequest]:
@@ -168,31 +160,14 @@ def read_requests(path: Path, formats: Formats = KNOWN) -> Iterator[LoggedReques
 
     Whole numbers whose unit nothing says are no durations.
     """
-    with opened_log(path, NO_UNIT, formats) as opened:
-        for batch in opened.batches():
+    with opened_log(path, NO_UNIT, formats) as reader:
+        for batch in reader.batches():
             yield from batch.requests()
-
-
-def route_of(target: str) -> str:
-    """Return the route of a request's target: its path, in which ids stand as {id} and files as {file}."""
-    return _route(_NUMBER.sub("0", target.partition("?")[0]))  # paths that differ in numbers are of one route
-
-
-@lru_cache(maxsize=1 << 16)
-def _route(target: str) -> str:
-    path = target
-    with suppress(ValueError):  # no address at all, such as http://[/
-        path = urlsplit(target).path
-    parts = [part for part in path.split("/") if part]
-    if parts and _FILES.fullmatch(parts[-1]):
-        return "/{file}"
-    return "/" + "/".join("{id}" if _NAME_OF_A_THING.fullmatch(part) else part for part in parts)
 
 
 def _without_names_of_things(routes: dict[tuple[str, str], Route]) -> dict[tuple[str, str], Route]:
     """Return routes in which a part of a path that has more than ten values stands as {name}."""
-    deepest = max(path.count("/") for _, path in routes)
-    for place in range(1, deepest + 1):
+    for place in range(1, max(path.count("/") for _, path in routes) + 1):
         alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
         for method, path in routes:
             parts = path.split("/")
@@ -201,10 +176,8 @@ def _without_names_of_things(routes: dict[tuple[str, str], Route]) -> dict[tuple
                 alike.setdefault((method, like), []).append((method, path))
         for like_these, these in alike.items():
             if len(these) > 10:
-                merged = Route()
-                for route in these:
-                    merged.add(routes.pop(route))
-                routes.setdefault(like_these, Route()).add(merged)
+                merged = [routes.pop(key) for key in (*these, like_these) if key in routes]
+                routes[like_these] = Route.of_all(merged)
     return routes
 
 
@@ -237,7 +210,15 @@ def describe_log(log: AccessLog, of: str, cores: int, limits: Found | None = Non
         lines.append(f"# Lines without a format that the lab knows: {log.unreadable:,}.")
     if log.astray:
         lines.append(f"# Left out, because they are more than a year from the others: {plural(log.astray, 'request')}.")
-    lines += _of_durations(log)
+    for file, source in log.sources.items():
+        at = f"{file}: " if len(log.sources) > 1 else ""
+        if source.says:
+            lines.append(f"# Durations: {at}{source.says}{f', {ASSUMED}' if source.assumed else ''}.")
+        else:
+            lines.append(f"# No durations: {at}no field of the log is known to be one. Add one by name, {HOW}.")
+            lines += [f"#   {note}" for note in source.notes]
+    if log.without < log.requests:
+        lines += _of_clock(log)
     lines += [
         f"cpus: {limits['cpus'][0]:g}  # a guess: the limit of {limits['cpus'][1]}" if limits and "cpus" in limits else
         f"cores: {cores}  # a guess: as many as this machine has",
@@ -245,7 +226,7 @@ def describe_log(log: AccessLog, of: str, cores: int, limits: Found | None = Non
         and "memory_mib" in limits else "memory_mib: 1024  # a guess: the memory for all workers together",
         "# worker_mib: 80  # the memory of one of your workers; without it, the advice has no column of memory",
     ]  # fmt: skip
-    ends = np.sort(np.concatenate([np.asarray(route.ends) for route in log.routes.values()]))
+    ends = np.sort(np.concatenate([route.ends_s for route in log.routes.values()]))
     most = int((np.searchsorted(ends, ends + 60) - np.arange(len(ends))).max())
     if lasts_s >= 180 and most >= 60 and (peak := most / 60 / (log.requests / lasts_s)) >= 1.25:
         lines.append(f"peak: {peak:.3g}  # in the busiest minute, {most / 60:.3g} requests came per second")
@@ -255,9 +236,7 @@ def describe_log(log: AccessLog, of: str, cores: int, limits: Found | None = Non
     names: Counter[str] = Counter()
     classes = [(class_name(method, path, names), f"{method} {path}", route) for (method, path), route in chosen]
     if further := ordered[len(chosen) :]:
-        others = Route()
-        for _, route in further:
-            others.add(route)
+        others = Route.of_all(route for _, route in further)
         classes.append((class_name("", "others", names), f"{len(further)} further routes", others))
     for name, what, route in classes:
         failed = f"; {route.failed:,} ended with a status from 500 on" if route.failed else ""
@@ -272,17 +251,9 @@ def describe_log(log: AccessLog, of: str, cores: int, limits: Found | None = Non
     return "\n".join(lines) + "\n"
 
 
-def _of_durations(log: AccessLog) -> list[str]:
+def _of_clock(log: AccessLog) -> list[str]:
+    """Return what the durations mean: whose they are, and whether requests waited."""
     lines = []
-    for file, source in log.sources.items():
-        at = f"{file}: " if len(log.sources) > 1 else ""
-        if source.says:
-            lines.append(f"# Durations: {at}{source.says}{f', {ASSUMED}' if source.assumed else ''}.")
-        else:
-            lines.append(f"# No durations: {at}no field of the log is known to be one. Add one by name, {HOW}.")
-            lines += [f"#   {note}" for note in source.notes]
-    if log.without == log.requests:
-        return lines
     if log.without:
         lines.append(f"# {log.without:,} of {log.requests:,} requests have no duration.")
     slow = slow_together(list(log.routes.values()))
@@ -316,7 +287,7 @@ def slow_together(routes: Sequence[Route]) -> float:
     timed = [route for route in routes if len(route.seconds) >= 20]
     if not timed:
         return 0.0
-    ends = np.concatenate([np.asarray(route.ends)[np.asarray(route.lasted) != _UNKNOWN] for route in timed])
+    ends = np.concatenate([route.ends_s[~np.isnan(route.took_s)] for route in timed])
     quick = [(route.seconds, np.quantile(route.seconds, 0.1)) for route in timed]
     slow = np.concatenate([(seconds > 3 * least) & (seconds > least + 0.05) for seconds, least in quick])
     slow = slow[np.argsort(ends, kind="stable")]

@@ -7,8 +7,8 @@ another field. What is not believed is said, with the reason.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from stampede.errors import WrongUse
 from stampede.logs.formats import (
     DURATIONS,
+    MOST_FIELDS,
     UNITS,
     Clock,
     Entry,
@@ -55,21 +56,24 @@ Sample = Sequence[tuple[int, Entry]]
 
 @dataclass(frozen=True)
 class DurationSource:
-    """Where the durations of a log are: ``take`` returns the duration of an entry in seconds, if it has one.
+    """Where the durations of a log are: where its format has them, in a field with a name, or in a column.
 
     ``says`` is the place in words; empty: the log has no durations. ``notes`` say what is not believed, and why.
-    ``rest`` is a pattern of all that follows the head of a line, whose group ``value`` is the duration as it is
-    written; ``seconds`` returns it in seconds. ``format`` is that of most entries. ``assumed`` is the field that counts
-    as seconds although nothing says its unit; empty: something says it.
+    ``format`` is that of most entries. ``name`` is the name of the field; ``place`` is that of the column among the
+    ``width`` fields without a name that follow the head of a line, and ``kind`` what it must have: a unit, decimals, or
+    neither. Numbers without a unit are in ``unit``. ``assumed`` is the field that counts as seconds although nothing
+    says its unit; empty: something says it.
     """
 
     says: str
     clock: Clock | None = None
-    take: Callable[[Entry], float | None] = field(default=lambda _: None, compare=False)
     notes: tuple[str, ...] = ()
-    rest: str = ".*"
-    seconds: Callable[[str], float | None] = field(default=lambda _: None, compare=False)
     format: Format | JsonFormat | None = None
+    name: str = ""
+    place: int = -1
+    width: int = 0
+    kind: str = ""
+    unit: str = "s"
     assumed: str = ""
 
     @property
@@ -77,6 +81,65 @@ class DurationSource:
         """The format and the place of the durations, in words."""
         assumed = f", {ASSUMED}" if self.assumed else ""
         return f"{self.format.name if self.format else 'no format'}; durations: {self.says or 'none'}{assumed}"
+
+    @property
+    def rest(self) -> str:
+        """A pattern of all that follows the head of a line, whose group ``value`` is the duration as it is written."""
+        return rest_with(self.name) if self.name else rest_at(self.place, self.width) if self.width else ".*"
+
+    def text_of(self, entry: Entry) -> str:
+        """Return the duration as an entry has it beside what its format says."""
+        if self.name:
+            return entry.named.get(self.name, "")
+        return entry.fields[self.place] if len(entry.fields) == self.width else ""
+
+    def take(self, entry: Entry) -> float | None:
+        """Return the duration of an entry in seconds; None: it has none."""
+        if self.name or self.width:
+            return self.seconds(self.text_of(entry))
+        return entry.own_s if self.says and entry.format == self.format else None
+
+    def seconds(self, text: str) -> float | None:
+        """Return a duration as it is written in seconds; None: it is none."""
+        if self.kind and (value := parse_value(text)) and _kind([value]) != self.kind:
+            return None
+        return seconds_of(text, self.unit)
+
+
+class _Field(NamedTuple):
+    """A field of the sample: where it is, and in which of the entries it has which numbers."""
+
+    source: DurationSource
+    rows: Sequence[int]
+    values: Sequence[Value]
+
+    @property
+    def says(self) -> str:
+        return self.source.says
+
+    @property
+    def numbers(self) -> Floats:
+        return np.array([value.number for value in self.values])
+
+    @property
+    def decimals(self) -> set[int]:
+        return {value.decimals for value in self.values}
+
+    @property
+    def seconds(self) -> Floats:
+        """The numbers, if those without a unit are seconds."""
+        return np.array([value.number * UNITS[value.unit or "s"] for value in self.values])
+
+
+def _field(source: DurationSource, sample: Sample) -> _Field:
+    found = [(row, value) for row, (_, each) in enumerate(sample) if (value := parse_value(source.text_of(each)))]
+    return _Field(source, [row for row, _ in found], [value for _, value in found])
+
+
+def _kind(values: Sequence[Value]) -> str:
+    if all(value.unit for value in values):
+        return "unit"
+    return "decimal" if any(value.decimals for value in values) else "whole"
 
 
 def find_durations(sample: Sample, unit: str, file: str) -> DurationSource:
@@ -89,9 +152,11 @@ def find_durations(sample: Sample, unit: str, file: str) -> DurationSource:
     [(most, _)] = Counter(entry.format for entry in entries).most_common(1)
     notes: list[str] = []
     finders: tuple[Callable[[], DurationSource], ...] = (
-        lambda: _of_format(sample), lambda: _of_name(sample, unit, file, len(sample) / 2),
-        lambda: _of_columns(sample, unit, file), lambda: _of_name(sample, unit, file, 1),
-    )  # fmt: skip
+        lambda: _of_format(entries),
+        lambda: _of_name(sample, unit, file, len(sample) / 2),
+        lambda: _of_columns(sample, unit, file),
+        lambda: _of_name(sample, unit, file, 1),
+    )
     for find in finders:
         if (found := find()).says:
             return replace(found, format=found.format or most)
@@ -106,21 +171,21 @@ def find_durations(sample: Sample, unit: str, file: str) -> DurationSource:
     return DurationSource("", notes=tuple(dict.fromkeys(notes)), format=most)
 
 
-def _of_format(sample: Sample) -> DurationSource:
-    known = Counter(entry.format for _, entry in sample if entry.own_s is not None)
+def _of_format(entries: Sequence[Entry]) -> DurationSource:
+    known = Counter(entry.format for entry in entries if entry.own_s is not None)
     if not known:
         return DurationSource("")
     [(most, _)] = known.most_common(1)
+    mine = [entry for entry in entries if entry.format == most]
     if isinstance(most, Format):
-        written = {entry.own_unit for _, entry in sample if entry.format == most}
-        name, units = most.duration, [unit for unit in UNITS if unit in written]
+        name, units = most.duration, [unit for unit in UNITS if unit in {entry.own_unit for entry in mine}]
     else:
-        name, units = most.duration[0] if most.duration else "", [most.duration[1] if most.duration else "s"]
+        name, units = (most.duration or ("", "s"))[0], [(most.duration or ("", "s"))[1]]
     says = f"{name} of {most.name}, in {' or '.join(_IN_WORDS[unit] for unit in units)}"
-    numbers = np.array([entry.own_s for _, entry in sample if entry.format == most and entry.own_s is not None])
+    numbers = np.array([entry.own_s for entry in mine if entry.own_s is not None])
     if units == ["s"] and len(numbers) >= FEW and (reason := _too_coarse(numbers, "s")):
         return DurationSource("", notes=(f"{says}, is no duration: {reason}.",))
-    return DurationSource(says, most.clock, lambda entry: entry.own_s if entry.format == most else None, format=most)
+    return DurationSource(says, most.clock, format=most)
 
 
 def _of_name(sample: Sample, unit: str, file: str, least: float) -> DurationSource:
@@ -135,70 +200,28 @@ def _of_name(sample: Sample, unit: str, file: str, least: float) -> DurationSour
     often = [name for name, count in names.items() if count >= least]
     notes: list[str] = []
     for name in sorted(often, key=lambda name: order[(duration_name(name) or ("time", ""))[0]]):
-        found = _named(name, sample, unit, file)
-        if isinstance(found, DurationSource):
-            return found
-        notes.append(found)
+        found = _field(DurationSource(f"{name}=…", name=name), sample)
+        base, own = duration_name(name) or ("", "")
+        known = own or next((value.unit for value in found.values if value.unit), "")
+        if len(found.values) >= FEW and not found.numbers.any():
+            reason: str | None = f"it never varies, and is always {_written(found.values[0])}"
+        else:
+            reason = _too_coarse(found.numbers, "s") if known == "s" else None
+        if reason:
+            notes.append(f"{found.says} is no duration: {reason}.")
+            continue
+        is_nginx = DURATIONS.get(base) == "s" and max(found.decimals) == DECIMALS
+        are_seconds = is_nginx or (DURATIONS.get(base) == "s" and found.decimals == {6})  # gunicorn's
+        said = known or _unit_of(found, unit, file, sample, are_seconds=are_seconds, is_usual=are_seconds)
+        clock: Clock | None = "server" if found.decimals == {6} and not known else None
+        return replace(
+            found.source,
+            says=f"{found.says}, in {_IN_WORDS[said or 's']}",
+            clock="balancer" if is_nginx and said in ("", "s") else clock,
+            unit=said or "s",
+            assumed="" if said or are_seconds else found.says,
+        )
     return DurationSource("", notes=tuple(notes))
-
-
-def _named(name: str, sample: Sample, unit: str, file: str) -> DurationSource | str:
-    base, own = duration_name(name) or ("", "")
-    field = _field(f"{name}=…", lambda entry: entry.named.get(name, ""), sample)
-    if len(field.values) >= FEW and not field.numbers.any():
-        return f"{field.says} is no duration: it never varies, and is always {_written(field.values[0])}."
-    known = own or next((value.unit for value in field.values if value.unit), "")
-    if known == "s" and (reason := _too_coarse(field.numbers, "s")):
-        return f"{field.says} is no duration: {reason}."
-    is_nginx = DURATIONS.get(base) == "s" and max(field.decimals) == DECIMALS
-    are_seconds = is_nginx or (DURATIONS.get(base) == "s" and field.decimals == {6})  # gunicorn's
-    said = known or _unit_of(field, unit, file, sample, are_seconds=are_seconds, is_usual=are_seconds)
-    clock: Clock | None = "server" if field.decimals == {6} and not known else None
-
-    def seconds(text: str) -> float | None:
-        return seconds_of(text, said or "s")
-
-    return DurationSource(
-        f"{field.says}, in {_IN_WORDS[said or 's']}", "balancer" if is_nginx and said in ("", "s") else clock,
-        lambda entry: seconds(field.text_of(entry)), rest=rest_with(name), seconds=seconds,
-        assumed="" if said or are_seconds else field.says,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Field:
-    """A field after the head of each line: its words for people, its text in an entry, and its numbers in the sample.
-
-    ``rows``: where in the sample the numbers stand. ``kind`` is what is written beside all of them: a unit, decimals,
-    or nothing. ``seconds`` are the numbers if those without a unit are seconds.
-    """
-
-    says: str
-    text_of: Callable[[Entry], str]
-    rows: Sequence[int]
-    values: Sequence[Value]
-    rest: str = ".*"
-
-    @property
-    def numbers(self) -> Floats:
-        return np.array([value.number for value in self.values])
-
-    @property
-    def decimals(self) -> set[int]:
-        return {value.decimals for value in self.values}
-
-    @property
-    def kind(self) -> str:
-        return "unit" if all(value.unit for value in self.values) else "decimal" if any(self.decimals) else "whole"
-
-    @property
-    def seconds(self) -> Floats:
-        return np.array([value.number * UNITS[value.unit or "s"] for value in self.values])
-
-
-def _field(says: str, text_of: Callable[[Entry], str], sample: Sample) -> _Field:
-    found = [(row, value) for row, (_, entry) in enumerate(sample) if (value := parse_value(text_of(entry)))]
-    return _Field(says, text_of, [row for row, _ in found], [value for _, value in found])
 
 
 def _of_columns(sample: Sample, unit: str, file: str) -> DurationSource:
@@ -207,26 +230,23 @@ def _of_columns(sample: Sample, unit: str, file: str) -> DurationSource:
     known = entries[0].format
     where = "beside the request" if isinstance(known, Format) and known.is_free else "after the size of the answer"
     columns = []
-    for place in range(width if width <= 100 else 0):
-
-        def text_of(entry: Entry, place: int = place) -> str:
-            return entry.fields[place] if len(entry.fields) == width else ""
-
-        column, empty = _field("", text_of, sample), sum(text_of(entry) == "-" for entry in entries)
+    for place in range(width if width <= MOST_FIELDS else 0):
+        source = DurationSource("", place=place, width=width)
+        column, empty = _field(source, sample), sum(source.text_of(entry) == "-" for entry in entries)
         if column.values and len(column.values) + empty >= MOST_LINES * lines:
             says = f"field {place + 1} {where} ({', '.join(map(_written, column.values[:3]))}, …)"
-            columns.append(replace(column, says=says, rest=rest_at(place, width)))
+            columns.append(column._replace(source=replace(source, says=says, kind=_kind(column.values))))
     doubts = {column.says: next(_doubts(column, entries), None) for column in columns}
     notes = [f"{says} is no duration: {doubt}." for says, doubt in doubts.items() if doubt]
     for kind in ("unit", "decimal"):
-        believed = [column for column in columns if column.kind == kind and not doubts[column.says]]
+        believed = [column for column in columns if column.source.kind == kind and not doubts[column.says]]
         if longest := _longest(believed):
             return _source(longest, unit, file, sample)
         if believed:
             says = " and ".join(column.says for column in believed)
             notes.append(f"{says} may be durations, and neither is always the longer.")
             return DurationSource("", notes=tuple(notes))
-    whole = [column for column in columns if column.kind == "whole"]
+    whole = [column for column in columns if column.source.kind == "whole"]
     believed = [column for column in whole if not doubts[column.says]]
     if columns and not believed and unit in UNITS:
         raise WrongUse(f"{file}: --unit {unit}, but {notes[-1]}", hint=f"Write the duration with a name: {HOW}.")
@@ -242,7 +262,7 @@ def _of_columns(sample: Sample, unit: str, file: str) -> DurationSource:
 def _doubts(column: _Field, entries: Sequence[Entry]) -> Iterator[str]:
     """Yield why a column of bare numbers is not believed to hold durations."""
     numbers, lines = column.numbers, len(column.numbers)
-    whole, decimal = column.kind == "whole", column.kind == "decimal"
+    whole, decimal = column.source.kind == "whole", column.source.kind == "decimal"
     if numbers.min() > 1e9:  # seconds or milliseconds since 1970
         yield "it is a time of day"
     if decimal and max(column.decimals) < DECIMALS:
@@ -296,26 +316,23 @@ def _longest(columns: Sequence[_Field]) -> _Field | None:
 
 
 def _source(column: _Field, unit: str, file: str, sample: Sample) -> DurationSource:
-    kind = column.kind
-    is_usual = column.decimals in ({3}, {6})  # as nginx and gunicorn write seconds
+    kind = column.source.kind
+    is_usual = column.decimals in ({DECIMALS}, {6})  # as nginx and gunicorn write seconds
     said = "" if kind == "unit" else _unit_of(column, unit, file, sample, is_usual=is_usual)
     clock: Clock | None = None
     why = f", as --unit {unit} says" if said else ""
     if kind == "decimal" and not said and is_usual:
-        clock, why = (("balancer", ", as nginx writes $request_time") if column.decimals == {3} else
-                      ("server", ", as gunicorn writes %(L)s"))  # fmt: skip
-
-    @lru_cache(maxsize=1 << 16)
-    def seconds(text: str) -> float | None:
-        value = parse_value(text)
-        if value is None or ("unit" if value.unit else "decimal" if value.decimals else "whole") != kind:
-            return None
-        return value.number * UNITS[value.unit or said or "s"]
-
+        is_nginx = column.decimals == {DECIMALS}
+        clock = "balancer" if is_nginx else "server"
+        why = f", as {'nginx writes $request_time' if is_nginx else 'gunicorn writes %(L)s'}"
     in_unit = "with its unit" if kind == "unit" else f"in {_IN_WORDS[said or 's']}"
-    return DurationSource(f"{column.says}, {in_unit}{why}", clock, lambda entry: seconds(column.text_of(entry)),
-                          rest=column.rest, seconds=seconds,
-                          assumed=column.says if kind == "decimal" and not said and not is_usual else "")  # fmt: skip
+    return replace(
+        column.source,
+        says=f"{column.says}, {in_unit}{why}",
+        clock=clock,
+        unit=said or "s",
+        assumed=column.says if kind == "decimal" and not said and not is_usual else "",
+    )
 
 
 def _unit_of(field: _Field, unit: str, file: str, sample: Sample, *, are_seconds: bool = False, is_usual: bool) -> str:

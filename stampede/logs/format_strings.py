@@ -3,16 +3,13 @@
 A further variable is a further word in the table of its dialect.
 """
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from textwrap import shorten
 from typing import Any
 
 from stampede.errors import WrongUse
-from stampede.foreign import parse_python
 from stampede.logs.formats import JSON_FORMATS, KNOWN, UNITS, Clock, Format, Formats, JsonFormat
 
 _DAY = r"\d+/\w+/\d{4}:\d\d:\d\d:\d\d"
@@ -93,7 +90,8 @@ NGINX = Dialect(
 )  # fmt: skip
 PYTHON = Dialect(
     "gunicorn's access_log_format",  # with the further variables of uvicorn and granian
-    rf"--access-logformat[= ]\s*(?P<text>{_QUOTED})",
+    rf"--access-logformat[= ]\s*(?P<text>{_QUOTED})|"
+    rf"\baccess_log_format\s*(?::\s*\w+\s*)?=(?P<parts>[\s(]*+r?{_QUOTED}(?:[\s()+]|#.*|r?{_QUOTED})*+)",
     r"%\((?P<name>\{[^{}]*\}[ioe]|\w+)\)[-\d.]*[sdf]",
     _variables({
         rf"(?P<time>\[{_LOCAL}\])": "t",
@@ -161,7 +159,7 @@ APACHE = Dialect(
 HAPROXY = Dialect(
     "HAProxy's log-format",
     rf"^[ \t]*log-format[ \t]+(?![=:])(?P<text>{_QUOTED}|(?:\\.|\S)+)",
-    r"%(?:\{(?P<argument>[^{}]*)\})?(?P<name>\[[^\]]*\]|ci|cp|fi|fp|bi|bp|si|sp|[a-zA-Z]{1,4})",
+    r"%(?:\{(?P<argument>[^{}]*)\})?(?P<name>\[[^\]]{0,500}\]|ci|cp|fi|fp|bi|bp|si|sp|[a-zA-Z]{1,4})",
     _variables({
         r"(?P<start>\d+/\w+/\d{4}:[\d:.]+)": "tr t",
         rf"(?P<start>{_LOCAL})": "trg trl T Tl",
@@ -224,24 +222,18 @@ def _declared(written: str) -> Iterator[tuple[Dialect, str, str]]:
              for each in re.finditer(dialect.directive, text, re.MULTILINE)]  # fmt: skip
     for dialect, of in sorted(found, key=lambda each: each[1].get("name") not in used):
         one = (of["text"] or "").rstrip()
-        is_quoted = re.fullmatch(_QUOTED, one)
-        yield dialect, of.get("name") or "", _joined(of.get("parts") or one) if is_quoted or not one else one
-    with suppress(SyntaxError, RecursionError):
-        for node in ast.walk(parse_python(text.strip())) if "access_log_format" in text else ():
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            if "access_log_format" not in [getattr(target, "id", "") for target in targets]:
-                continue
-            parts = [*ast.walk(node.value)] if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else []
-            texts = [part for part in parts if isinstance(part, ast.Constant)]
-            if texts and all(isinstance(part, ast.Constant | ast.BinOp | ast.Add) for part in parts):
-                texts.sort(key=lambda part: (part.lineno, part.col_offset))
-                yield PYTHON, "", "".join(str(part.value) for part in texts)
+        is_whole = one and not re.fullmatch(_QUOTED, one)
+        joined = one if is_whole else _joined(of.get("parts") or one, are_quoted=dialect is PYTHON)
+        yield dialect, of.get("name") or "", joined
 
 
-def _joined(parts: str) -> str:
-    """Return the text of strings that stand after each other, as nginx joins them, without comments between them."""
-    return "".join(part[1:-1].replace(f"\\{part[0]}", part[0]) if part[0] in "'\"" else part
-                   for part in re.findall(_PART, parts) if part[0] != "#")  # fmt: skip
+def _joined(parts: str, *, are_quoted: bool = False) -> str:
+    """Return the text of strings that stand after each other, without comments between them, as nginx joins them.
+
+    ``are_quoted``: what stands beside quoted strings is no text.
+    """
+    found = [part for part in re.findall(_PART, parts) if part[0] in "'\"" or not (are_quoted or part[0] == "#")]
+    return "".join(part[1:-1].replace(f"\\{part[0]}", part[0]) if part[0] in "'\"" else part for part in found)
 
 
 _TAKES = f"--format takes {', '.join(each.name for each in DIALECTS)}."
@@ -253,11 +245,19 @@ def compile_format(text: str, name: str = "", dialect: Dialect | None = None) ->
     Raise WrongUse if the string has no variable of a dialect, or has neither a time nor a request.
     """
     shown = shorten(text, 500, placeholder="…")
-    dialect = dialect or _dialect_of(text)
+    if not dialect:  # that which knows most of the variables
+        likely = [each for each in DIALECTS if re.search(each.variable, text)]
+        dialect = max(likely, default=None, key=lambda each: sum(
+            len(found["name"]) for found in re.finditer(each.variable, text) if each.key(found) in each.variables
+        ))  # fmt: skip
     if not dialect:
         raise WrongUse(f"--format has no variables: {shown}", hint=f"{_TAKES} In a shell, it needs single quotes.")
     order = {variable: rank for rank, variable in enumerate(dialect.variables)}
-    quoted = re.sub(r"%\{\+[^{}]*Q[^{}]*\}(?:\[[^\]]*\]|\w+)", r'"\g<0>"', text) if dialect is HAPROXY else text
+    quoted = (
+        re.sub(r"%\{\+[^{}]{0,50}Q[^{}]{0,50}\}(?:\[[^\]]{0,500}\]|\w+)", r'"\g<0>"', text)
+        if dialect is HAPROXY
+        else text
+    )
     found = [*re.finditer(dialect.variable, quoted)]
     names = [dialect.key(each) for each in found]
     taken: dict[str, int] = {}  # the variable of each part of an entry: the first in the table of the dialect
@@ -294,14 +294,6 @@ def compile_format(text: str, name: str = "", dialect: Dialect | None = None) ->
         found[taken["duration"]][0] if "duration" in taken else "", dialect.clock, at_start="(?P<start>" in line,
         add=f"{said}: {add}", parts=tuple(parts),
     )  # fmt: skip
-
-
-def _dialect_of(text: str) -> Dialect | None:
-    """Return the dialect that has variables in a text, and that knows most of them; None: no dialect has."""
-    likely = [dialect for dialect in DIALECTS if re.search(dialect.variable, text)]
-    return max(likely, default=None, key=lambda dialect: sum(
-        len(found["name"]) for found in re.finditer(dialect.variable, text) if dialect.key(found) in dialect.variables
-    ))  # fmt: skip
 
 
 def _part_of(group: str) -> str:

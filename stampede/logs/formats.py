@@ -239,7 +239,7 @@ def formats_of_columns(lines: Sequence[str], formats: Formats) -> Formats:
         names = tuple(name.strip(' "') for name in lines[0].lstrip("\ufeff").strip().split(separator))
         known, usual = {*names}, JSON_FORMATS[-1]
         has_request = (known & {*usual.method} and known & {*usual.target}) or known & {usual.request, *_TEXTS}
-        if len(names) <= _MOST_FIELDS and known & {*usual.time} and has_request:
+        if len(names) <= MOST_FIELDS and known & {*usual.time} and has_request:
             return formats._replace(keys=(CSV,), logfmt=None, columns=Columns(separator, names))
     return formats
 
@@ -255,7 +255,7 @@ DURATIONS = {
 """Names of durations, those of whole requests first. nginx's own names say the unit of a decimal number: s."""
 LONGEST_S = 366 * 24 * 3600.0
 """What seems to take longer is no duration."""
-_MOST_DIGITS, _MOST_FIELDS = 300, 100
+_MOST_DIGITS, MOST_FIELDS = 300, 100
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SPELLINGS = {
     "s": "s", "sec": "s", "secs": "s", "seconds": "s", "ms": "ms", "msec": "ms", "msecs": "ms", "millis": "ms",
@@ -538,7 +538,7 @@ def rest_at(place: int, width: int) -> str:
 def rest_with(name: str) -> str:
     """Return a pattern of what follows the head, whose group ``value`` is the first field with this name."""
     other = rf'(?: (?!{re.escape(name)}[=:])[A-Za-z_][\w.-]*[=:](?:{TEXT}|[^\s"]++))'
-    return rf"(?:{_OTHER}|{other}){{0,{_MOST_FIELDS}}}? {re.escape(name)}[=:]{_VALUE}.*"
+    return rf"(?:{_OTHER}|{other}){{0,{MOST_FIELDS}}}? {re.escape(name)}[=:]{_VALUE}.*"
 
 
 def json_keys(text: str) -> dict[str, str]:

@@ -10,14 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import cached_property, lru_cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from stampede.errors import WrongUse
-from stampede.foreign import LONGEST_LINE, MOST_JSON_BYTES, Lines, open_text, parse_json, unreadable
+from stampede.foreign import MOST_JSON_BYTES, Lines, open_text, parse_json
 from stampede.logs.durations import DurationSource, find_durations
 from stampede.logs.formats import (
     ADD,
@@ -51,8 +51,6 @@ SAMPLE = 2_000
 """From so many lines of a log, the lab finds out where the durations are."""
 SOUGHT = 1 << 26
 """If the first so many characters of a log have no line with a known format, there is none."""
-PART = 1 << 25
-"""A larger file is read in parts of so many bytes."""
 
 T = TypeVar("T")
 _ASKED = re.compile(r"\b(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)\b")
@@ -63,25 +61,22 @@ _ORIGIN = re.compile(r"[A-Za-z][\w+.-]*://[^/?#]*")
 
 
 class LoggedRequest(NamedTuple):
-    """What is taken from a line of a log. ``took_s`` is None if the line has no duration.
-
-    ``worker`` is the worker or the upstream server that answered, and ``arrived`` is when the balancer got the request,
-    in seconds since 1970, if the line says so; ``upstream_s`` how long the server took as the balancer saw it.
-    """
+    """What a line says of a request. ``took_s`` is None if it has no duration, ``worker`` is what answered."""
 
     at: float
     method: str
     target: str
     status: int
     took_s: float | None
-    worker: str | None = None
-    id: str | None = None
-    arrived: float | None = None
-    upstream_s: float | None = None
+    worker: str | None
 
 
 class Batch(NamedTuple):
-    """What is taken from many lines, in their order: the fields of LoggedRequest, each as a list; and other lines."""
+    """What many lines say of requests, in their order, each as a list; and the lines that say nothing of one.
+
+    ``arrived`` is when the balancer got a request, in seconds since 1970, and ``upstream_s`` how long the server took
+    as the balancer saw it, if the line says so.
+    """
 
     at: list[float]
     method: list[str]
@@ -100,19 +95,23 @@ class Batch(NamedTuple):
         return cls(*([] for _ in cls._fields))
 
     def requests(self) -> Iterator[LoggedRequest]:
-        """Yield what is taken from each line with a request."""
-        return map(LoggedRequest._make, zip(*self[:-1], strict=True))
+        """Yield each request."""
+        return map(LoggedRequest._make, zip(*self[: len(LoggedRequest._fields)], strict=True))
 
 
+@dataclass
 class Reader:
-    """Reads the lines of a log. ``source`` says where its durations are, ``identity`` where its ids are, if wanted.
+    """Reads the lines of a log.
 
-    ``is_printed``: the lines are objects into which another program has put the lines of a format.
+    ``source`` says where the durations are, ``identity`` where the ids are, if wanted. ``is_printed``: the lines are
+    objects into which another program has put the lines of a format.
     """
 
-    def __init__(self, source: DurationSource, formats: Formats, *, is_printed: bool = False) -> None:
-        self.source, self.formats, self.is_printed = source, formats, is_printed
-        self.identity = Identity()
+    texts: Lines
+    source: DurationSource
+    formats: Formats
+    identity: Identity = field(default_factory=Identity)
+    is_printed: bool = False
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:
@@ -123,6 +122,11 @@ class Reader:
         line = known.line.pattern.replace("(?P<rest>.*)", self.source.rest)
         before = r"[^\[\n]*+(?:\[[^\[\n]*+)*?" if line.startswith(r"\[") else ".*?"
         return re.compile(rf"^(?:{before}(?:{line}).*|.*)$", re.MULTILINE)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield what all lines say."""
+        while text := self.texts.read(CHUNK):
+            yield self.read(text)
 
     def read(self, text: str) -> Batch:
         """Return what is taken from lines."""
@@ -201,72 +205,19 @@ def _durations(texts: Sequence[str], seconds: Callable[[str], float | None]) -> 
     return mapped(lambda text: seconds(text) if text else None, texts)
 
 
-class Part(NamedTuple):
-    """The lines of a file that begin in its bytes from ``first`` on, before ``last``."""
-
-    first: int
-    last: int
-
-
-def parts_of(path: Path) -> list[Part | None]:
-    """Return parts of a file that can be read one without the other. None: the file must be read as a whole."""
-    if not path.is_file() or (size := path.stat().st_size) <= PART:
-        return [None]
-    with path.open("rb") as file:
-        if file.read(2).startswith((b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"[", b"{\n")):
-            return [None]
-    return [Part(first, min(first + PART, size)) for first in range(0, size, PART)]
-
-
-class OpenedLog(NamedTuple):
-    """A log, or a part of it: ``texts`` are all its lines, and ``reader`` says what is in them."""
-
-    reader: Reader
-    texts: Lines
-
-    def batches(self) -> Iterator[Batch]:
-        """Yield what is taken from all lines."""
-        while text := self.texts.read(CHUNK):
-            yield self.reader.read(text)
-
-
 @contextmanager
-def opened_log(
-    path: Path, unit: str = "", formats: Formats = KNOWN, part: Part | None = None, *, identify: bool = False
-) -> Iterator[OpenedLog]:
-    """Yield a log, or a part of it. Raise WrongUse if it cannot be read, or if no line has a known format.
+def opened_log(path: Path, unit: str = "", formats: Formats = KNOWN, *, identify: bool = False) -> Iterator[Reader]:
+    """Yield what reads a log. Raise WrongUse if it cannot be read, or if no line has a known format.
 
     ``identify``: say of each request its id, its precise time and its worker, too.
     """
-    if part:
-        yield OpenedLog(_reader_of(path, unit, formats, identify), _lines_of(path, part))
-        return
     with open_text(path) as opened:
-        texts = _objects(opened, path)
-        file = "standard input" if str(path) == "-" else path.name
-        yield OpenedLog(find_reader(texts, unit, file, formats, identify=identify), texts)
+        yield find_reader(_objects(opened, path), unit, name_of(path), formats, identify=identify)
 
 
-@lru_cache(maxsize=8)
-def _reader_of(path: Path, unit: str, formats: Formats, identify: bool) -> Reader:
-    with opened_log(path, unit, formats, identify=identify) as opened:
-        return opened.reader
-
-
-def _lines_of(path: Path, part: Part) -> Lines:
-    """Return the lines that begin in a part. The end of a line that began before is no line."""
-    try:
-        with path.open("rb") as file:
-            if part.first:
-                file.seek(part.first - 1)
-                while (left := part.last - file.tell()) > 0 and not file.readline(min(left, PART)).endswith(b"\n"):
-                    pass
-            content = file.read(max(0, part.last - file.tell()))
-            if content and not content.endswith(b"\n"):
-                content += file.readline(4 * LONGEST_LINE + 1)  # a character has four bytes at most
-    except OSError as error:
-        raise unreadable(path, error) from None
-    return Lines(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", "replace"))
+def name_of(path: Path) -> str:
+    """Return how a log is called in messages."""
+    return "standard input" if str(path) == "-" else path.name
 
 
 def _objects(texts: Lines, path: Path) -> Lines:
@@ -296,11 +247,11 @@ def find_reader(texts: Lines, unit: str, file: str, formats: Formats, *, identif
     while not reader and sum(map(len, first)) < SOUGHT and (lines := texts.take(SAMPLE)):
         first += lines
         if len(first) == len(lines) or _ASKED.search("".join(lines)):
-            reader = _reader_for(lines, len(first) - len(lines) + 1, unit, file, formats)
+            reader = _reader_for(texts, lines, len(first) - len(lines) + 1, unit, file, formats)
     texts.unread("".join(first))
     if not reader and (written := [(at, text) for at, text in enumerate(first, 1) if text.strip()]):
         raise _unknown(file, written, formats)
-    reader = reader or Reader(DurationSource(""), formats)
+    reader = reader or Reader(texts, DurationSource(""), formats)
     if identify:
         entries = [(COLOUR.sub("", line), entry) for line in first if (entry := parse_entry(line, reader.formats))]
         ends_s = [entry.at - (entry.own_s or 0.0) * entry.format.at_start for _, entry in entries]
@@ -308,20 +259,36 @@ def find_reader(texts: Lines, unit: str, file: str, formats: Formats, *, identif
     return reader
 
 
-def _entries(lines: Sequence[str], first: int, formats: Formats) -> list[tuple[int, Entry]]:
-    return [(at, entry) for at, line in enumerate(lines, first) if (entry := parse_entry(line, formats))]
-
-
-def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats: Formats) -> Reader | None:
+def _reader_for(
+    texts: Lines, lines: Sequence[str], first: int, unit: str, file: str, formats: Formats
+) -> Reader | None:
     """Return what reads lines such as these, of which the first has this number; None: none has a format."""
+
+    def entries(formats: Formats) -> list[tuple[int, Entry]]:
+        return [(at, entry) for at, line in enumerate(lines, first) if (entry := parse_entry(line, formats))]
+
+    def free(*, may_lack: bool) -> Reader | None:
+        """Return what reads lines in a format of their own; None: too few have one, or it has no durations."""
+        own = Formats((FREE,), (), None)
+        known = entries(own)
+        if not known or len(known) < _ANOTHER * sum(bool(text.strip()) for text in lines):
+            return None
+        try:
+            source = find_durations(known, unit, file)
+        except WrongUse:
+            if may_lack:
+                raise
+            return None
+        return Reader(texts, source, own) if source.says or may_lack else None
+
     if formats.is_own and formats.lines:  # one of the formats
         best = max(formats.lines, key=lambda known: sum(bool(known.line.search(text)) for text in lines))
         formats = formats._replace(lines=(best,)) if any(map(best.line.search, lines)) else formats
     if not formats.is_own and first == 1:
         formats = formats_of_columns(lines, formats)
-    known = _entries(lines, first, formats)
+    known = entries(formats)
     if not known:
-        return None if formats.is_own else _free_reader(lines, first, unit, file, may_lack=True)
+        return None if formats.is_own else free(may_lack=True)
     written = [lines[at - first] for at, _ in known]
     services = Counter(found["service"] for text in written if (found := ORIGIN.match(text)))
     often = [name for name, count in services.items() if count > _ANOTHER * len(known)]
@@ -332,38 +299,27 @@ def _reader_for(lines: Sequence[str], first: int, unit: str, file: str, formats:
     of_format = Counter(entry.format for _, entry in known)
     others = {each for each, count in of_format.items() if each != source.format and count > _ANOTHER * len(known)}
     if source.format and source.format.duration and others and not formats.is_own:
-        formats = formats._replace(lines=tuple(each for each in formats.lines if each not in others),
-                                   keys=tuple(each for each in formats.keys if each not in others))  # fmt: skip
+        formats = formats._replace(
+            lines=tuple(each for each in formats.lines if each not in others),
+            keys=tuple(each for each in formats.keys if each not in others),
+        )
         names = " and ".join(each.name for each in others)
         note = f"Lines in {names} are left out, because they are of another program."
         source = replace(source, notes=(*source.notes, note))
-    if not source.says and not formats.is_own and (free := _free_reader(lines, first, unit, file)):
-        return free
+    if not source.says and not formats.is_own and (reader := free(may_lack=False)):
+        return reader
     is_printed = isinstance(source.format, Format) and bool(printed_in(json_keys(written[0])))
-    return Reader(source, formats, is_printed=is_printed)
+    return Reader(texts, source, formats, is_printed=is_printed)
 
 
-def _free_reader(lines: Sequence[str], first: int, unit: str, file: str, *, may_lack: bool = False) -> Reader | None:
-    """Return what reads lines in a format of their own; None: too few have one, or durations that may not lack do."""
-    formats = Formats((FREE,), (), None)
-    known = _entries(lines, first, formats)
-    if len(known) < _ANOTHER * sum(bool(text.strip()) for text in lines) or not known:
+def without_durations(file: str, source: DurationSource) -> WrongUse | None:
+    """Return the message that a log has no durations, with what is not believed and what to add; None: it is empty."""
+    if not source.format:
         return None
-    try:
-        source = find_durations(known, unit, file)
-    except WrongUse:
-        if may_lack:
-            raise
-        return None
-    return Reader(source, formats) if source.says or may_lack else None
-
-
-def without_durations(file: str, source: DurationSource) -> WrongUse:
-    """Return the message that a log has no durations, with what is not believed and what to add."""
-    name, add = (source.format.name, source.format.add) if source.format else ("no requests", ADD)
     notes = "".join(f"\n  {note}" for note in source.notes)
-    problem = f"{file}: {name}, but no field is known to be the duration of a request.{notes}"
-    return WrongUse(problem, hint=f"Add it to the server's configuration.\n{add}\n--unit none takes only the rates.")
+    problem = f"{file}: {source.format.name}, but no field is known to be the duration of a request.{notes}"
+    add = f"Add it to the server's configuration.\n{source.format.add}"
+    return WrongUse(problem, hint=f"{add}\n--unit none takes only the rates.")
 
 
 def _unknown(file: str, written: Sequence[tuple[int, str]], formats: Formats) -> WrongUse:

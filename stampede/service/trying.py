@@ -24,7 +24,8 @@ from stampede.docker.engine import engine_cores
 from stampede.docker.machine_usage import is_busy
 from stampede.errors import LabError, WrongUse
 from stampede.experiment.model import Experiment, Load
-from stampede.logs.access_log import MOST_CLASSES, class_name, read_requests, route_of
+from stampede.logs.access_log import MOST_CLASSES, class_name, read_requests
+from stampede.logs.columns import route_of
 from stampede.plan import timing
 from stampede.records.classes import PATH_PATTERN, OwnRequestClass, as_json
 from stampede.records.folder import read_trial, trial_folder, write_whole

@@ -14,7 +14,8 @@ from stampede.advise.options import serving_options
 from stampede.advise.ranking import predict_option
 from stampede.advise.service import read_service
 from stampede.logs import reading
-from stampede.logs.access_log import AccessLog, describe_log, read_logs, route_of
+from stampede.logs.access_log import AccessLog, describe_log, read_logs
+from stampede.logs.columns import route_of
 from tests.conftest import Lab
 
 AGENT = '"https://shop.example/?token=s3cret" "Mozilla/5.0 (X11; 3.5)"'
@@ -39,148 +40,109 @@ TOOK_S = [0.014, 0.031, 0.25, 0.002, 0.093, 1.7, 0.014, 0.052, 0.006, 0.41] * 3
 
 
 AGAIN = f'203.0.113.9 - - [24/Nov/2026:10:00:{{n:02}} +0000] "GET /a HTTP/1.1" 200 512 {AGENT}'
+
+
+def table(text: str) -> dict[str, list[str]]:
+    """Return rows by their names: the columns behind a name, then the lines below it, which may go on."""
+    rows: dict[str, list[str]] = {}
+    for line in text.strip().splitlines():
+        if not line.startswith(" "):
+            name, *columns = line.split(" | ")
+            rows[name] = columns
+        elif line.startswith("    "):
+            rows[name][-1] += f" {line.strip()}"
+        else:
+            rows[name].append(line.strip())
+    return rows
+
+
 KNOWN = {
-    "ingress-nginx": (
-        AGAIN + " 334 {s} [shop-web-80] [] 10.42.0.11:8000, 10.42.0.12:8000 512, 512 0.001, {s} 502, 200 a4c2{n}",
-        "$request_time of ingress-nginx, in seconds", "balancer",
-    ),
-    "Traefik": (
-        AGAIN + ' {n} "shop@docker" "http://172.18.0.4:8000" {ms}ms',
-        "Traefik's common format, in milliseconds", "balancer",
-    ),
-    "uWSGI": (
-        "[pid: 11|app: 0|req: {n}/{n}] 203.0.113.9 () {{44 vars in 912 bytes}} [Tue Nov  3 14:00:{n:02} 2026] GET /a "
-        "=> generated 17 bytes in {ms} msecs (HTTP/1.1 200) 5 headers in 180 bytes (1 switches on core 0)",
-        "uWSGI's own format, in milliseconds", "server",
-    ),
-    "ALB": (
-        "https 2026-11-03T14:00:{n:02}.1114Z app/shop/50dc 203.0.113.9:49096 10.0.1.6:8000 0.000 {s} 0.000 200 200 "
-        '475 17709 "GET https://shop.example:443/a HTTP/2.0" "curl/8" - - arn:x "Root=1" "-" "-" 0',
-        "target_processing_time of the format of AWS load balancers, in seconds", "balancer",
-    ),
-    "HAProxy": (
-        "haproxy[14389]: 203.0.113.9:33317 [03/Nov/2026:14:00:{n:02}.655] http-in shop/w1 10/0/30/7/{ms} 200 2750 - - "
-        '---- 1/1/1/1/0 0/0 "GET /a HTTP/1.1"',
-        "Ta of HAProxy's HTTP format, in milliseconds", "balancer",
-    ),
-    "Traefik's JSON": (
-        '{{"StartUTC": "2026-11-03T14:00:{n:02}.097829000Z", "RequestMethod": "GET", "RequestPath": "/a", '
-        '"Duration": {ns}, "DownstreamStatus": 200, "RequestCount": {n}, "OriginDuration": 5}}',
-        "Duration of Traefik's JSON, in nanoseconds", "balancer",
-    ),
-    "Caddy": (
-        '{{"ts": 17937144{n:02}.5, "request": {{"method": "GET", "uri": "/a", "remote_port": "49096"}}, '
-        '"bytes_read": 0, "duration": {s}, "size": 17709, "status": 200}}',
-        "duration of Caddy's JSON, in seconds", "balancer",
-    ),
-    "a classic ELB": (
-        "2026-11-03T14:00:{n:02}.9458Z shop 203.0.113.9:2817 10.0.1.6:80 0.000073 {s} 0.000057 200 200 0 29 "
-        '"GET http://shop.example:80/a HTTP/1.1" "curl/8" - -',
-        "target_processing_time of the format of AWS load balancers, in seconds", "balancer",
-    ),
-    "Envoy": (
-        '[2026-11-03T14:00:{n:02}.487Z] "GET /a HTTP/1.1" 200 - 475 17709 {ms} 1 "-" "curl/8" "a4c2" "shop"',
-        "%DURATION% of Envoy's format, in milliseconds", "balancer",
-    ),
-    "Istio": (
-        '[2026-11-03T14:00:{n:02}.487Z] "GET /a HTTP/1.1" 200 - via_upstream - "-" 475 17709 {ms} - "-" "curl/8"',
-        "%DURATION% of Envoy's format, in milliseconds", "balancer",
-    ),
-    "granian": (
-        '[2026-11-03 14:00:{n:02} +0000] 203.0.113.9 - "GET /a HTTP/1.1" 200 {ms}.000',
-        "%(dt_ms)s of granian's format, in milliseconds", "server",
-    ),
-    "Elastic": (
-        '{{"@timestamp": "2026-11-03T14:00:{n:02}Z", "http": {{"request": {{"method": "GET"}}, "response": '
-        '{{"status_code": 200}}}}, "url": {{"path": "/a"}}, "event": {{"duration": {ns}}}}}',
-        "event.duration of JSON of the Elastic Common Schema, in nanoseconds", None,
-    ),
-    "Google Cloud": (
-        '{{"timestamp": "2026-11-03T14:00:{n:02}Z", "httpRequest": {{"requestMethod": "GET", "requestUrl": '
-        '"https://shop.example/a", "status": 200, "responseSize": "475", "latency": "{s}s"}}}}',
-        "httpRequest.latency of JSON of a Google Cloud load balancer, in seconds", "balancer",
-    ),
-    "gunicorn's JSON": (
-        '{{"time": "[24/Nov/2026:10:00:{n:02} +0000]", "method": "GET", "path": "/a", "status": "200", '
-        '"duration_ms": "{ms}"}}',
-        "duration_ms=…, in milliseconds", None,
-    ),
-    "Docker's file": (
-        '{{"log": "203.0.113.9 - - [24/Nov/2026:10:00:{n:02} +0000] \\"GET /a HTTP/1.1\\" 200 512 rt={s}\\n", '
-        '"stream": "stdout", "time": "2026-11-24T10:00:{n:02}.1Z"}}',
-        "rt=…, in seconds", "balancer",
-    ),
-    "a classic Heroku router": (
-        "2026-11-03T14:00:{n:02}.111451+00:00 heroku[router]: at=info method=GET path=/a?page={n} host=shop.example "
-        'fwd="203.0.113.9" dyno=web.1 queue=0 wait=0ms connect=1ms service={ms}ms status=200 bytes=17709',
-        "service=… of Heroku's router, in milliseconds", "balancer",
-    ),
-    "Heroku": (
-        "<158>1 2026-11-03T14:00:{n:02}.111451+00:00 host heroku router - at=error code=H12 "
-        'desc="Request timeout" method=GET path="/a" host=shop.example request_id=8601b555 fwd="203.0.113.9" '
-        "dyno=web.1 connect=12ms service={ms}ms status=503 bytes=0 protocol=https",
-        "service=… of Heroku's router, in milliseconds", "balancer",
-    ),
-    "logfmt": (
-        'time="2026-11-03T14:00:{n:02}Z" level=info msg="it took=9ms" method=GET path=/a status=200 bytes={n} '
-        "duration={ms}ms",
-        "duration=…", None,
-    ),
-    "logfmt behind a time": (
-        "2026-11-03T14:00:{n:02}.1Z app[web.1]: method=GET path=/a?b=1 format=html status=200 duration_ms={ms} view=1",
-        "duration_ms=…, in milliseconds", None,
-    ),
-    "an AWS load balancer's JSON": (
-        '{{"time": "2026-11-03T14:00:{n:02}.1Z", "request_verb": "GET", "request_url": "https://shop.example:443/a", '
-        '"elb_status_code": "200", "target_processing_time": "{s}", "received_bytes": 475}}',
-        "target_processing_time of JSON of an AWS load balancer, in seconds", "balancer",
-    ),
-    "Envoy's JSON": (
-        'web-1  | {{"start_time": "2026-11-03T14:00:{n:02}.487Z", "method": "GET", "path": "/a", "response_code": 200, '
-        '"duration_ms": {ms}}}',
-        "duration_ms=…, in milliseconds", None,
-    ),
-    "Envoy's own JSON": (
-        '{{"start_time": "2026-11-03T14:00:{n:02}.487Z", "method": "GET", "path": "/a", "response_code": 200, '
-        '"bytes_sent": 9, "duration": {ms}, "upstream_service_time": "1"}}',
-        "duration of Envoy's JSON, in milliseconds", "balancer",
-    ),
-    "Kong": (
-        '{{"started_at": 17937144{n:02}500, "request": {{"method": "GET", "uri": "/a", "size": "9"}}, "response": '
-        '{{"status": 200}}, "latencies": {{"kong": 1, "proxy": 2, "request": {ms}}}}}',
-        "latencies.request of Kong's JSON, in milliseconds", "balancer",
-    ),
-    "APISIX": (
-        '{{"start_time": 17937144{n:02}500, "request": {{"method": "GET", "uri": "/a"}}, "response": '
-        '{{"status": 200}}, "upstream_latency": 1, "latency": {ms}.0}}',
-        "latency of APISIX's JSON, in milliseconds", "balancer",
-    ),
-    "Azure": (
-        '{{"timeStamp": "2026-11-03T14:00:{n:02}+00:00", "properties": {{"httpMethod": "GET", "requestUri": "/a", '
-        '"httpStatus": 200, "timeTaken": {s}}}}}',
-        "properties.timeTaken of JSON of Azure's gateways, in seconds", "balancer",
-    ),
-    "Cloudflare": (
-        '{{"EdgeEndTimestamp": "2026-11-03T14:00:{n:02}Z", "ClientRequestMethod": "GET", "ClientRequestURI": "/a", '
-        '"EdgeResponseStatus": 200, "OriginResponseDurationMs": {ms}}}',
-        "OriginResponseDurationMs of Cloudflare's JSON, in milliseconds", "balancer",
-    ),
-    "OpenTelemetry": (
-        '{{"time": "2026-11-03T14:00:{n:02}Z", "http.request.method": "GET", "url.path": "/a", '
-        '"http.response.status_code": 200, "http.server.request.duration": {s}}}',
-        "http.server.request.duration=…", None,
-    ),
-    "a container of Kubernetes": (
-        '2026-11-03T14:00:01.1Z stdout F {{"ts": "2026/11/03 14:00:{n:02}.487", "request": {{"method": "GET", "uri": '
-        '"/a"}}, "duration": "{ms}ms", "status": 200}}',
-        "duration of Caddy's JSON", "balancer",
-    ),
-    "a unit": (
-        '{{"time": "2026-11-03T14:00:{n:02}Z", "method": "GET", "path": "/a", "status": 200, "bytes": 9, '
-        '"latency_human": "{ms}ms"}}',
-        "latency_human=…", None,
-    ),
-}  # fmt: skip
+    name: (line.replace("{again}", AGAIN), says, None if clock == "-" else clock)
+    for name, (clock, says, line) in table(r"""
+ingress-nginx | balancer | $request_time of ingress-nginx, in seconds
+  {again} 334 {s} [shop-web-80] [] 10.42.0.11:8000, 10.42.0.12:8000 512, 512 0.001, {s} 502, 200 a4c2{n}
+Traefik | balancer | Traefik's common format, in milliseconds
+  {again} {n} "shop@docker" "http://172.18.0.4:8000" {ms}ms
+uWSGI | server | uWSGI's own format, in milliseconds
+  [pid: 11|app: 0|req: {n}/{n}] 203.0.113.9 () {{44 vars in 912 bytes}} [Tue Nov  3 14:00:{n:02} 2026] GET /a =>
+    generated 17 bytes in {ms} msecs (HTTP/1.1 200) 5 headers in 180 bytes (1 switches on core 0)
+ALB | balancer | target_processing_time of the format of AWS load balancers, in seconds
+  https 2026-11-03T14:00:{n:02}.1114Z app/shop/50dc 203.0.113.9:49096 10.0.1.6:8000 0.000 {s} 0.000 200 200 475 17709
+    "GET https://shop.example:443/a HTTP/2.0" "curl/8" - - arn:x "Root=1" "-" "-" 0
+HAProxy | balancer | Ta of HAProxy's HTTP format, in milliseconds
+  haproxy[14389]: 203.0.113.9:33317 [03/Nov/2026:14:00:{n:02}.655] http-in shop/w1 10/0/30/7/{ms} 200 2750 - - ----
+    1/1/1/1/0 0/0 "GET /a HTTP/1.1"
+Traefik's JSON | balancer | Duration of Traefik's JSON, in nanoseconds
+  {{"StartUTC": "2026-11-03T14:00:{n:02}.097829000Z", "RequestMethod": "GET", "RequestPath": "/a", "Duration": {ns},
+    "DownstreamStatus": 200, "RequestCount": {n}, "OriginDuration": 5}}
+Caddy | balancer | duration of Caddy's JSON, in seconds
+  {{"ts": 17937144{n:02}.5, "request": {{"method": "GET", "uri": "/a", "remote_port": "49096"}}, "bytes_read": 0,
+    "duration": {s}, "size": 17709, "status": 200}}
+a classic ELB | balancer | target_processing_time of the format of AWS load balancers, in seconds
+  2026-11-03T14:00:{n:02}.9458Z shop 203.0.113.9:2817 10.0.1.6:80 0.000073 {s} 0.000057 200 200 0 29 "GET
+    http://shop.example:80/a HTTP/1.1" "curl/8" - -
+Envoy | balancer | %DURATION% of Envoy's format, in milliseconds
+  [2026-11-03T14:00:{n:02}.487Z] "GET /a HTTP/1.1" 200 - 475 17709 {ms} 1 "-" "curl/8" "a4c2" "shop"
+Istio | balancer | %DURATION% of Envoy's format, in milliseconds
+  [2026-11-03T14:00:{n:02}.487Z] "GET /a HTTP/1.1" 200 - via_upstream - "-" 475 17709 {ms} - "-" "curl/8"
+granian | server | %(dt_ms)s of granian's format, in milliseconds
+  [2026-11-03 14:00:{n:02} +0000] 203.0.113.9 - "GET /a HTTP/1.1" 200 {ms}.000
+Elastic | - | event.duration of JSON of the Elastic Common Schema, in nanoseconds
+  {{"@timestamp": "2026-11-03T14:00:{n:02}Z", "http": {{"request": {{"method": "GET"}}, "response": {{"status_code":
+    200}}}}, "url": {{"path": "/a"}}, "event": {{"duration": {ns}}}}}
+Google Cloud | balancer | httpRequest.latency of JSON of a Google Cloud load balancer, in seconds
+  {{"timestamp": "2026-11-03T14:00:{n:02}Z", "httpRequest": {{"requestMethod": "GET", "requestUrl":
+    "https://shop.example/a", "status": 200, "responseSize": "475", "latency": "{s}s"}}}}
+gunicorn's JSON | - | duration_ms=…, in milliseconds
+  {{"time": "[24/Nov/2026:10:00:{n:02} +0000]", "method": "GET", "path": "/a", "status": "200", "duration_ms":
+    "{ms}"}}
+Docker's file | balancer | rt=…, in seconds
+  {{"log": "203.0.113.9 - - [24/Nov/2026:10:00:{n:02} +0000] \"GET /a HTTP/1.1\" 200 512 rt={s}\n", "stream":
+    "stdout", "time": "2026-11-24T10:00:{n:02}.1Z"}}
+a classic Heroku router | balancer | service=… of Heroku's router, in milliseconds
+  2026-11-03T14:00:{n:02}.111451+00:00 heroku[router]: at=info method=GET path=/a?page={n} host=shop.example
+    fwd="203.0.113.9" dyno=web.1 queue=0 wait=0ms connect=1ms service={ms}ms status=200 bytes=17709
+Heroku | balancer | service=… of Heroku's router, in milliseconds
+  <158>1 2026-11-03T14:00:{n:02}.111451+00:00 host heroku router - at=error code=H12 desc="Request timeout" method=GET
+    path="/a" host=shop.example request_id=8601b555 fwd="203.0.113.9" dyno=web.1 connect=12ms service={ms}ms status=503
+    bytes=0 protocol=https
+logfmt | - | duration=…
+  time="2026-11-03T14:00:{n:02}Z" level=info msg="it took=9ms" method=GET path=/a status=200 bytes={n} duration={ms}ms
+logfmt behind a time | - | duration_ms=…, in milliseconds
+  2026-11-03T14:00:{n:02}.1Z app[web.1]: method=GET path=/a?b=1 format=html status=200 duration_ms={ms} view=1
+an AWS load balancer's JSON | balancer | target_processing_time of JSON of an AWS load balancer, in seconds
+  {{"time": "2026-11-03T14:00:{n:02}.1Z", "request_verb": "GET", "request_url": "https://shop.example:443/a",
+    "elb_status_code": "200", "target_processing_time": "{s}", "received_bytes": 475}}
+Envoy's JSON | - | duration_ms=…, in milliseconds
+  web-1  | {{"start_time": "2026-11-03T14:00:{n:02}.487Z", "method": "GET", "path": "/a", "response_code": 200,
+    "duration_ms": {ms}}}
+Envoy's own JSON | balancer | duration of Envoy's JSON, in milliseconds
+  {{"start_time": "2026-11-03T14:00:{n:02}.487Z", "method": "GET", "path": "/a", "response_code": 200, "bytes_sent":
+    9, "duration": {ms}, "upstream_service_time": "1"}}
+Kong | balancer | latencies.request of Kong's JSON, in milliseconds
+  {{"started_at": 17937144{n:02}500, "request": {{"method": "GET", "uri": "/a", "size": "9"}}, "response": {{"status":
+    200}}, "latencies": {{"kong": 1, "proxy": 2, "request": {ms}}}}}
+APISIX | balancer | latency of APISIX's JSON, in milliseconds
+  {{"start_time": 17937144{n:02}500, "request": {{"method": "GET", "uri": "/a"}}, "response": {{"status": 200}},
+    "upstream_latency": 1, "latency": {ms}.0}}
+Azure | balancer | properties.timeTaken of JSON of Azure's gateways, in seconds
+  {{"timeStamp": "2026-11-03T14:00:{n:02}+00:00", "properties": {{"httpMethod": "GET", "requestUri": "/a",
+    "httpStatus": 200, "timeTaken": {s}}}}}
+Cloudflare | balancer | OriginResponseDurationMs of Cloudflare's JSON, in milliseconds
+  {{"EdgeEndTimestamp": "2026-11-03T14:00:{n:02}Z", "ClientRequestMethod": "GET", "ClientRequestURI": "/a",
+    "EdgeResponseStatus": 200, "OriginResponseDurationMs": {ms}}}
+OpenTelemetry | - | http.server.request.duration=…
+  {{"time": "2026-11-03T14:00:{n:02}Z", "http.request.method": "GET", "url.path": "/a", "http.response.status_code":
+    200, "http.server.request.duration": {s}}}
+a container of Kubernetes | balancer | duration of Caddy's JSON
+  2026-11-03T14:00:01.1Z stdout F {{"ts": "2026/11/03 14:00:{n:02}.487", "request": {{"method": "GET", "uri": "/a"}},
+    "duration": "{ms}ms", "status": 200}}
+a unit | - | latency_human=…
+  {{"time": "2026-11-03T14:00:{n:02}Z", "method": "GET", "path": "/a", "status": 200, "bytes": 9, "latency_human":
+    "{ms}ms"}}
+""").items()
+}
+"""A line of each format, what says its duration, and whose clock measured it."""
 
 
 def written(template: str) -> list[str]:
@@ -213,11 +175,14 @@ def test_a_known_format_says_which_number_is_the_duration(tmp_path: Path, name: 
     assert says in describe_log(log, "access.log", cores=2)
 
 
+@pytest.mark.parametrize("of", ["gcloud logging read --format=json", "CloudWatch"])
 @pytest.mark.parametrize("name", ["access.json", "access.json.gz"])
-def test_a_list_of_json_objects_is_read_like_their_lines(tmp_path: Path, name: str) -> None:
-    """``gcloud logging read --format=json`` writes such a file."""
-    text = json.dumps([json.loads(line) for line in written(KNOWN["Google Cloud"][0])], indent=2).encode()
-    path = tmp_path / name
+def test_a_list_of_json_objects_is_read_like_their_lines(tmp_path: Path, name: str, of: str) -> None:
+    objects: object = [json.loads(line) for line in written(KNOWN["Google Cloud"][0])]
+    if of == "CloudWatch":
+        events = [{"timestamp": 1793714400000, "message": line} for line in written(AGAIN + " {s}")]
+        objects = {"events": events, "searchedLogStreams": []}
+    text, path = json.dumps(objects, indent=2).encode(), tmp_path / name
     path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
 
     log = read_logs([path], ["GET"])
@@ -335,6 +300,15 @@ def test_it_is_said_how_many_requests_have_no_duration(lab: Lab, tmp_path: Path)
     assert "Note: 8 of 30 requests have no duration" in said.stderr
 
 
+def test_a_number_of_another_kind_in_the_column_of_durations_is_none(tmp_path: Path) -> None:
+    """If all others have decimals, a whole number is something else, or in another unit."""
+    lines = [combined(n, "GET /a", f" {took_s:.3f}" if n != 17 else " 120") for n, took_s in enumerate(TOOK_S)]
+    log = read(tmp_path, lines)
+
+    assert log.without == 1
+    assert max(log.routes["GET", "/a"].seconds) == max(TOOK_S)
+
+
 def queue_of(workers: int, rate_rps: float) -> list[tuple[float, float, float]]:
     """Return when requests end, how long they work, and how long a balancer waits for their answers."""
     random = np.random.default_rng(7)
@@ -406,7 +380,7 @@ def test_a_limit_of_cores_is_a_better_guess_than_the_machine(tmp_path: Path) -> 
 def test_the_file_says_what_the_log_says(tmp_path: Path) -> None:
     """Thirty routes: nineteen classes and the rest; rates and mean durations are those of the log."""
     requests = [(n, "/n" * (n % 30 + 1), 0.010 * (1 + n % 7)) for n in range(3000)]
-    lines = [combined(n // 10, f"GET {path}?card=4111", f" {took:.3f}", 503 if n % 1000 == 0 else 200)
+    lines = [combined(n // 10, f"GET {path}?card=4111", f" {took:.3f}", 500 if n % 1000 == 0 else 200)
              for n, path, took in requests]  # fmt: skip
     lines += [combined(3, "POST /pay"), "not a line of a log"]
 
@@ -482,12 +456,14 @@ def test_what_is_refused(lab: Lab, tmp_path: Path, lines: list[str], unit: str, 
 
 
 def test_logs_that_cannot_be_read(lab: Lab, tmp_path: Path) -> None:
+    """Of a packed file that is cut short, the hint says how to get what is left."""
     torn = tmp_path / "torn.log.gz"
     torn.write_bytes(gzip.compress(combined(0, "GET /a").encode() * 99)[:-20])
-    for path in (tmp_path / "none.log", tmp_path, torn):
+    for path, hint in ((tmp_path / "none.log", "Name a file"), (tmp_path, "Name a file"), (torn, f"zcat {torn} > ")):
         said = lab.call("requests", str(path))
         assert said.returncode == 2
         assert f"{path} cannot be read: " in said.stderr
+        assert hint in said.stderr
     assert "No access log is named." in lab.call("requests").stderr
 
 

@@ -2,9 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,57 +10,40 @@ import pytest
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
 from stampede.logs.diagnose.screen import findings_in_words
 from tests.conftest import Lab
+from tests.whole.test_logs_in_trouble import Request, write
 
-BEGAN = 1_795_000_000.137
-LINE = '192.0.2.1 - - [{at:%d/%b/%Y:%H:%M:%S} +0000] "{request} HTTP/1.1" {status} 5 "-" "-" rt={took}'
 TIMEOUT = 30.0
 
 
-class Logged(NamedTuple):
-    """A request, in seconds since BEGAN. Without a worker, no server has a line of it, which may say another time."""
-
-    request: str
-    sent_s: float
-    began_s: float
-    ended_s: float
-    worker: str = ""
-    status: int = 200
-    says_s: float | None = None
+def logged(
+    request: str, sent: float, began: float, ended: float, worker: str = "", status: int = 200,
+    says: float | None = None,
+) -> Request:  # fmt: skip
+    """Return a request. Without a worker, no server has a line of it, which may say another time."""
+    method, path = request.split()
+    sent, began, ended = (time + 0.137 for time in (sent, began, ended))  # no whole seconds
+    return Request(path, sent, began, ended, ended, int(worker or 0), status, status * bool(worker), None, says, method)
 
 
-def write(folder: Path, requests: Iterable[Logged], *, workers: bool = True) -> Sequence[Path]:
-    """Write nginx.log and gunicorn.log."""
-    logs: dict[str, list[tuple[float, str]]] = {"nginx.log": [], "gunicorn.log": []}
-    for number, each in enumerate(requests):
-        ends_s = BEGAN + each.ended_s
-        at = datetime.fromtimestamp(ends_s, UTC)
-        head = {"at": at, "request": each.request, "status": each.status}
-        logs["nginx.log"].append((ends_s, LINE.format(took=f"{each.ended_s - each.sent_s:.3f}", **head)
-                                  + f" id=a{number:07}b at={ends_s:.3f}"))  # fmt: skip
-        if each.worker:
-            took = each.ended_s - each.began_s if each.says_s is None else each.says_s
-            pid = f" <{each.worker}>" if workers else ""
-            logs["gunicorn.log"].append((ends_s, LINE.format(took=f"{took:.6f}", **head) + f" id=a{number:07}b{pid}"))
-    for name, lines in logs.items():
-        (folder / name).write_text("".join(f"{line}\n" for _, line in sorted(lines)))
-    return [folder / name for name in logs]
+def written(folder: Path, requests: Iterable[Request], *, workers: bool = True) -> Sequence[Path]:
+    return write(folder, [*requests], precise=(True, False), named=workers)
 
 
-def diagnose(folder: Path, requests: Iterable[Logged], *, workers: bool = True) -> tuple[Diagnosis, str]:
+def diagnose(folder: Path, requests: Iterable[Request], *, workers: bool = True) -> tuple[Diagnosis, str]:
     """Return the diagnosis of requests, and the answer in words."""
-    found = diagnose_logs(Asked(write(folder, requests, workers=workers), {}))
+    found = diagnose_logs(Asked(written(folder, requests, workers=workers), {}))
     return found, " ".join(findings_in_words(found))
 
 
-def quick(seconds: Iterable[float], worker: str = "7") -> list[Logged]:
-    return [Logged("GET /page", at, at, at + 0.1, worker) for at in seconds]
+def quick(seconds: Iterable[float], worker: str = "7") -> list[Request]:
+    return [logged("GET /page", at, at, at + 0.1, worker) for at in seconds]
 
 
 def test_what_the_balancer_answered_itself_comes_first_if_nobody_waited(tmp_path: Path, lab: Lab) -> None:
     """By status and route, also of a route that no server has a line of; other missing lines are no such answers."""
-    refused = [Logged("POST /pay", at + 0.5, at, at + 0.5, status=502) for at in range(10, 40, 10)]
-    requests = [*quick(range(200)), *refused, Logged("GET /page", 50.5, 0, 80.5, status=504),
-                Logged("GET /page", 60.5, 0, 60.6)]  # fmt: skip
+    refused = [logged("POST /pay", at + 0.5, at, at + 0.5, status=502) for at in range(10, 40, 10)]
+    requests = [*quick(range(200)), *refused, logged("GET /page", 50.5, 0, 80.5, status=504),
+                logged("GET /page", 60.5, 0, 60.6)]  # fmt: skip
     found, said = diagnose(tmp_path, requests)
     assert said.startswith("The balancer answered 4 requests itself, from 11:06:50 to 11:08:00, without a line in any "
                            "server's log: "
@@ -70,29 +51,29 @@ def test_what_the_balancer_answered_itself_comes_first_if_nobody_waited(tmp_path
                            "status 504 for GET /page (1, after 30 s).")  # fmt: skip
     assert "closed the connection" in said
     assert found.findings.cause == ""
-    told = json.loads(lab.call("diagnose", *map(str, write(tmp_path, requests)), "--json").stdout)
+    told = json.loads(lab.call("diagnose", *map(str, written(tmp_path, requests)), "--json").stdout)
     assert [(each["route"], each["status"], each["requests"]) for each in told["refused"]] == [
         ("POST /pay", 502, 3), ("GET /page", 504, 1)]  # fmt: skip
 
 
 def test_failures_that_a_server_has_a_line_of_are_not_the_balancers(tmp_path: Path) -> None:
     """Nothing is said of them: they are the application's own."""
-    _, said = diagnose(tmp_path, [*quick(range(100)), Logged("POST /pay", 50.5, 50.5, 50.6, "7", 502)])
+    _, said = diagnose(tmp_path, [*quick(range(100)), logged("POST /pay", 50.5, 50.5, 50.6, "7", 502)])
     assert "itself" not in said
 
 
-def killed_uploads() -> list[Logged]:
+def killed_uploads() -> list[Request]:
     """Two workers of one thread serve pages until two uploads hold them and are killed. New workers come 2 s later."""
     served = quick(range(0, 59, 2), "1") + quick(range(1, 60, 2), "2")
     kills = [60 + TIMEOUT + 0.4, 61 + TIMEOUT + 0.7]
-    served += [Logged("POST /upload", 60 + number, 60 + number, ends, str(number + 1), 500, 0.009)
+    served += [logged("POST /upload", 60 + number, 60 + number, ends, str(number + 1), 500, 0.009)
                for number, ends in enumerate(kills)]  # fmt: skip
     free = {"3": kills[0] + 2, "4": kills[1] + 2}
     for sent in range(62, 180):
         worker = min(free, key=lambda worker: (max(free[worker], sent), worker))
         began = max(free[worker], float(sent))
         free[worker] = began + 0.1
-        served.append(Logged("GET /page", sent, began, began + 0.1, worker))
+        served.append(logged("GET /page", sent, began, began + 0.1, worker))
     return served
 
 
@@ -100,9 +81,9 @@ def test_a_request_that_was_killed_with_its_worker_held_it_until_then(tmp_path: 
     """Its line says 9 ms. The pages behind it waited, and no wait was avoidable: both workers were held."""
     requests = killed_uploads()
     found, said = diagnose(tmp_path, requests)
-    pages_wait = sum(each.began_s - each.sent_s > 0.05 for each in requests) / len(requests)
-    assert found.findings.waited == pytest.approx(pages_wait, abs=0.001)
-    assert found.findings.waited_avoidably == 0
+    pages_wait = sum(each.began - each.sent > 0.05 for each in requests) / len(requests)
+    assert found.findings.waited.likely == pytest.approx(pages_wait, abs=0.001)
+    assert found.findings.avoidably.likely == 0
     assert found.findings.cause == "full"
     assert "2 requests ended together with their worker: status 500 for POST /upload (2, after 30.5 s)" in said
     assert "timeout" in said
@@ -116,11 +97,11 @@ def test_without_workers_in_the_log_failures_of_one_length_met_a_time_limit(tmp_
 
 def test_a_failure_after_a_wait_is_no_killed_worker_if_the_worker_goes_on(tmp_path: Path) -> None:
     """Nor if it worked until then: such a request waited for its worker."""
-    slow = [Logged("GET /slow", at, at, at + 20, "7") for at in range(0, 400, 40)]
-    failed = [Logged("GET /page", at + 5, at + 20, at + 20.1, "7", 500) for at in range(0, 400, 40)]
+    slow = [logged("GET /slow", at, at, at + 20, "7") for at in range(0, 400, 40)]
+    failed = [logged("GET /page", at + 5, at + 20, at + 20.1, "7", 500) for at in range(0, 400, 40)]
     found, said = diagnose(tmp_path, [*slow, *failed, *quick(range(401, 440))])
     assert not found.requests.killed
-    assert found.findings.waited == pytest.approx(10 / 59, abs=0.001)
+    assert found.findings.waited.likely == pytest.approx(10 / 59, abs=0.001)
     assert "worker:" not in said
 
 
@@ -129,7 +110,7 @@ def test_a_worker_that_serves_later_requests_at_once_was_idle_and_did_not_stand_
     tmp_path: Path, *, named: bool
 ) -> None:
     """Connections that it does not accept wait. Without its name, one of several workers may also have been stopped."""
-    waits = [Logged("GET /page", at + 0.5, at + 15.5, at + 15.6, "7") for at in range(0, 400, 10)]
+    waits = [logged("GET /page", at + 0.5, at + 15.5, at + 15.6, "7") for at in range(0, 400, 10)]
     found, said = diagnose(tmp_path, [*quick(range(420)), *waits], workers=named)
     assert found.findings.cause == "idle"
     assert said.startswith("The workers were idle:")
@@ -139,7 +120,7 @@ def test_a_worker_that_serves_later_requests_at_once_was_idle_and_did_not_stand_
 
 def test_workers_that_serve_nobody_meanwhile_stood_still(tmp_path: Path) -> None:
     """Whoever comes then waits until all go on together."""
-    stops = [Logged("GET /page", at + each, at + 15, at + 15.1, "7") for at in range(0, 400, 40) for each in range(14)]
+    stops = [logged("GET /page", at + each, at + 15, at + 15.1, "7") for at in range(0, 400, 40) for each in range(14)]
     _, said = diagnose(tmp_path, [*stops, *quick(at + 15 + each for at in range(0, 400, 40) for each in range(1, 25))])
     assert said.startswith("The workers stood still:")
     assert "limit of connections" in said
@@ -157,12 +138,12 @@ def test_workers_of_two_generations_have_the_same_places(tmp_path: Path) -> None
         worker = min(free, key=lambda worker: (max(free[worker], sent), worker))
         began = max(free[worker], float(sent))
         free[worker] = began + (3.0 if sent % 20 < 2 else 0.4)
-        requests.append(Logged("GET /page", sent, began, free[worker], worker))
+        requests.append(logged("GET /page", sent, began, free[worker], worker))
     found, said = diagnose(tmp_path, requests)
     assert (found.capacity.workers, found.capacity.restarts) == (2, 2)
     assert found.findings.cause == "full"
     assert said.startswith("Too few threads:")
-    assert found.findings.waited_avoidably < 0.01
+    assert found.findings.avoidably.likely < 0.01
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -173,24 +154,24 @@ def test_a_worker_that_was_killed_with_its_requests_is_away_until_the_next_serve
     requests, worker = [], 1
     for cycle in range(0, 400, 40):
         requests += quick(range(cycle, cycle + 20), str(worker))
-        requests += [Logged("GET /hang", cycle + 20.2, 0, cycle + 31, status=502) for _ in range(threads)]
+        requests += [logged("GET /hang", cycle + 20.2, 0, cycle + 31, status=502) for _ in range(threads)]
         worker += 1
-        requests += [Logged("GET /page", cycle + at, cycle + 33, cycle + 33.1, str(worker)) for at in range(21, 33)]
+        requests += [logged("GET /page", cycle + at, cycle + 33, cycle + 33.1, str(worker)) for at in range(21, 33)]
         requests += quick(range(cycle + 34, cycle + 40), str(worker))
     found, said = diagnose(tmp_path, requests)
     assert found.findings.cause == "away"
     assert said.startswith("Workers were away:")
     assert "A 502 after a while means that the worker ended while it had the request." in said
-    screen = lab.call("diagnose", *map(str, write(tmp_path, requests))).stdout
+    screen = lab.call("diagnose", *map(str, written(tmp_path, requests))).stdout
     assert "With " not in screen.partition("longest wait")[2], "more threads are no cure"
     assert "symptoms.md#no-answers-for-seconds" in screen
 
 
 def test_a_bad_minute_of_hours_is_told(tmp_path: Path) -> None:
     requests = quick(np.arange(0, 7200, 2.0).tolist())
-    requests += [Logged("GET /page", 3612.5 + at, 3640.5, 3640.6, "7") for at in range(24)]
+    requests += [logged("GET /page", 3612.5 + at, 3640.5, 3640.6, "7") for at in range(24)]
     found, said = diagnose(tmp_path, requests)
-    assert found.findings.waited < 0.01
+    assert found.findings.waited.likely < 0.01
     assert "44.4% of those in the minute from " in said
     assert found.findings.bad_minute == pytest.approx((3600, 24 / 54))
     few = [*quick(np.arange(0, 7200, 2.0).tolist()), *requests[-9:]]
@@ -199,14 +180,14 @@ def test_a_bad_minute_of_hours_is_told(tmp_path: Path) -> None:
 
 def test_a_server_that_answers_nobody_any_more_comes_first(tmp_path: Path) -> None:
     """Although its log ends long before the balancer's."""
-    hung = [Logged("GET /page", at, 0, at + 60, status=504) for at in range(200, 500)]
+    hung = [logged("GET /page", at, 0, at + 60, status=504) for at in range(200, 500)]
     found, said = diagnose(tmp_path, [*quick(range(200)), *hung])
     assert said.startswith("The balancer answered 300 requests itself, from ")
     assert found.requests.in_both == 1
 
 
 def test_a_log_of_a_part_of_the_time_makes_no_failures(tmp_path: Path) -> None:
-    lost = [Logged("GET /page", at, 0, at + 0.1) for at in range(200, 400)]
+    lost = [logged("GET /page", at, 0, at + 0.1) for at in range(200, 400)]
     found, said = diagnose(tmp_path, [*quick(range(200)), *lost])
     assert "itself" not in said
     assert found.requests.in_both == 0.5
@@ -218,11 +199,11 @@ def test_what_the_balancer_refused_is_no_missing_line(tmp_path: Path) -> None:
     for number in range(600):
         sent = float(number)
         if free > sent + 4:
-            requests.append(Logged("GET /page", sent, 0, sent + 4, status=503))
+            requests.append(logged("GET /page", sent, 0, sent + 4, status=503))
             continue
         began = max(free, sent)
         free = began + (12 if number % 60 == 10 else 0.3)
-        requests.append(Logged("GET /page", sent, began, free, "7"))
+        requests.append(logged("GET /page", sent, began, free, "7"))
     found, _ = diagnose(tmp_path, requests)
     assert sum(each.requests for each in found.requests.refused) > 50
     assert (found.findings.ranges, found.findings.cause) == (None, "full")
@@ -237,22 +218,22 @@ def test_threads_that_a_killed_worker_never_gave_back_were_not_free(tmp_path: Pa
         for sent in np.arange(cycle, cycle + 36.0, 0.5):
             if sent == cycle + 4:
                 free[0] = np.inf
-                requests.append(Logged("GET /hang", sent + 0.1, 0, cycle + 36, status=502))
+                requests.append(logged("GET /hang", sent + 0.1, 0, cycle + 36, status=502))
             at = int(np.argmin(free))
             began = max(free[at], float(sent))
             free[at] = began + 0.6
             if free[at] < cycle + 36:
-                requests.append(Logged("GET /page", sent, began, free[at], worker))
+                requests.append(logged("GET /page", sent, began, free[at], worker))
     found, _ = diagnose(tmp_path, requests, workers=named)
-    assert found.findings.waited > 0.5
+    assert found.findings.waited.likely > 0.5
     assert found.findings.cause in ("away", "full")
-    assert found.findings.avoidable < 0.1
+    assert found.findings.avoidable.likely < 0.1
 
 
 def test_what_the_balancer_answers_itself_at_once_is_no_missing_line(tmp_path: Path) -> None:
     """A redirection to HTTPS is not even told; a limit of requests is."""
-    waits = [Logged("GET /page", at + 0.01, at + 0.1, at + 0.2, "7") for at in range(0, 200, 4)]
-    itself = [Logged("GET /page", at + 0.5, at + 0.5, at + 0.5, status=301 if at % 10 else 429) for at in range(200)]
+    waits = [logged("GET /page", at + 0.01, at + 0.1, at + 0.2, "7") for at in range(0, 200, 4)]
+    itself = [logged("GET /page", at + 0.5, at + 0.5, at + 0.5, status=301 if at % 10 else 429) for at in range(200)]
     found, said = diagnose(tmp_path, [*quick(range(200)), *waits, *itself])
     assert found.findings.ranges is None
     assert found.requests.in_both > 0.99

@@ -7,10 +7,11 @@ import pytest
 
 from stampede.errors import WrongUse
 from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs
-from stampede.logs.diagnose.error_log import events_in, in_order, is_error_log
 from stampede.logs.diagnose.screen import findings_in_words
+from stampede.logs.error_log import events_in, in_order, is_error_log
 from tests.conftest import Lab
 from tests.whole.test_diagnose import serve
+from tests.whole.test_pairs_of_logs import SERVERS, write
 from tools.production_logs import Writing, write_logs
 
 ERRORS = """\
@@ -31,6 +32,8 @@ def test_an_error_log_says_which_workers_ended_and_why() -> None:
     assert [(event.pid, event.kind) for event in in_order(events_in(ERRORS.splitlines()))] == [
         (51, "timeout"), (52, "timeout"), (53, "killed"), (60, "replaced"),
     ]  # fmt: skip
+    later = ERRORS.splitlines()[2].replace(" 11:", " 15:")  # another worker with the number of one that was too late
+    assert in_order(events_in([*ERRORS.splitlines(), later]))[-1][1:] == (51, "killed")
 
 
 LINES = {
@@ -60,7 +63,7 @@ def test_error_logs_of_several_programs_are_read(line: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_the_answer_names_the_ends_of_workers(tmp_path: Path, *, mixed: bool) -> None:
+def test_the_answer_names_the_ends_of_workers(lab: Lab, tmp_path: Path, *, mixed: bool) -> None:
     """In a file of its own, or between the lines of the access log, as a container prints both."""
     nginx, gunicorn = write_logs(serve(), tmp_path, Writing())
     error = gunicorn if mixed else tmp_path / "error.log"
@@ -73,28 +76,9 @@ def test_the_answer_names_the_ends_of_workers(tmp_path: Path, *, mixed: bool) ->
     assert "The error log: 1 worker got SIGKILL, perhaps because memory ran out, at 11:07:20." in said
     assert "The error log: 1 worker ended after max_requests or a time to live, at 11:07:30." in said
     assert len(found.requests) == len(serve())
-
-
-def test_json_has_the_ends_of_workers(lab: Lab, tmp_path: Path) -> None:
-    logs = write_logs(serve(), tmp_path, Writing())
-    (tmp_path / "error.log").write_text(ERRORS)
-
-    values = json.loads(lab.call("diagnose", *map(str, logs), str(tmp_path / "error.log"), "--json").stdout)
-
+    logs = {str(path): None for path in (nginx, gunicorn, error)}
+    values = json.loads(lab.call("diagnose", *logs, "--json").stdout)
     assert [event["kind"] for event in values["events"]] == ["timeout", "timeout", "killed", "replaced"]
-
-
-def test_a_log_whose_first_requests_come_late_is_no_error_log(tmp_path: Path) -> None:
-    log = tmp_path / "gunicorn.log"
-    log.write_text(4 * ERRORS + '192.0.2.1 - - [18/Nov/2026:11:08:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-" 0.004\n')
-
-    assert not is_error_log(log)
-
-
-def test_another_worker_with_the_number_of_a_worker_that_was_too_late_may_be_killed() -> None:
-    later = ERRORS.splitlines()[2].replace(" 11:", " 15:")
-
-    assert in_order(events_in([*ERRORS.splitlines(), later]))[-1][1:] == (51, "killed")
 
 
 def test_an_error_log_alone_has_no_requests(tmp_path: Path) -> None:
@@ -102,6 +86,10 @@ def test_an_error_log_alone_has_no_requests(tmp_path: Path) -> None:
     log.write_text(ERRORS)
 
     assert is_error_log(log)
+    late = tmp_path / "gunicorn.log"  # its first request comes late, or its logger looks like that of errors
+    late.write_text(4 * ERRORS + '192.0.2.1 - - [18/Nov/2026:11:08:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-" 0.004\n')
+    assert not is_error_log(late)
+    assert not is_error_log(write(tmp_path / "s.log", serve()[:30], SERVERS["hypercorn behind its logger"]))
     with pytest.raises(WrongUse, match=r"error\.log is an error log") as raised:
         diagnose_logs(Asked([log], {}))
     assert f"stampede diagnose nginx.log gunicorn.log {log}" in str(raised.value.hint)

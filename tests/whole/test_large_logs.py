@@ -5,21 +5,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stampede.logs import reading
-from stampede.logs.diagnose import logs
+from stampede.logs import columns
 from stampede.logs.diagnose.logs import read_logs
 from stampede.logs.formats import KNOWN
 from tests.whole.test_diagnose import serve
 from tools.production_logs import Writing, write_logs
 
 
-def test_large_logs_are_read_in_parts_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_logs_are_read_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = write_logs(serve(), tmp_path, Writing())
     whole = read_logs(paths, KNOWN, {})
-    monkeypatch.setattr(reading, "PART", 10_000)
-    monkeypatch.setattr(logs, "FEW_BYTES", 0)
+    monkeypatch.setattr(columns, "FEW_BYTES", 0)
+    apart = read_logs(paths, KNOWN, {})
 
-    parts = read_logs(paths, KNOWN, {})
-
-    for one, other in zip([*whole.balancers, *whole.servers], [*parts.balancers, *parts.servers], strict=True):
+    assert apart.routes.names == whole.routes.names
+    for one, other in zip([*whole.balancers, *whole.servers], [*apart.balancers, *apart.servers], strict=True):
         assert np.array_equal(one.took_s, other.took_s)
+        assert np.array_equal(one.id, other.id)

@@ -1,6 +1,5 @@
 """stampede.evaluate.read.rows: damaged points are sound rows or an error."""
 
-import contextlib
 import copy
 import gzip
 import json
@@ -11,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stampede.evaluate.read.rows import UnreadablePoints, write_requests
+from stampede.evaluate.read.rows import UnreadablePoints
 from tests.quick.test_requests import rows
 from tests.synthetic import Request, lines
 
@@ -90,12 +89,3 @@ def test_damaged_points_are_sound_rows_or_an_error(
 
     assert all(sound(row) for row in found)
     assert len({row["id"] for row in found}) == len(found) <= sent
-
-
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.binary(max_size=400), compressed=st.booleans())
-def test_no_bytes_make_the_reader_fail_otherwise(tmp_path: Path, content: bytes, compressed: bool) -> None:
-    (tmp_path / "points.json.gz").write_bytes(gzip.compress(content) if compressed else content)
-
-    with contextlib.suppress(UnreadablePoints):
-        write_requests(tmp_path, "one", "mix", 1)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stampede.logs.diagnose.logs import Flags, Floats, Integers
+from stampede.logs.columns import Flags, Floats, Integers
 from stampede.theory.compiled import njit
 
 PRECISION_S = 0.002

@@ -7,8 +7,8 @@ import numpy as np
 
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import FROM_S, NEVER, Segments, at_least, time_in
-from stampede.logs.diagnose.logs import COARSE_S, Floats, Integers
-from stampede.logs.diagnose.requests import Requests
+from stampede.logs.columns import Floats, Integers
+from stampede.logs.diagnose.requests import Between, Requests
 from stampede.records.words import plural
 
 _WINDOW = 20  # if times are coarse, the requests at work are counted as means of windows of so many ticks
@@ -21,8 +21,8 @@ class Capacity:
     ``place`` says for each request which of the workers served it; -1: unknown. A worker that was started in the place
     of another worker has its place. ``restarts`` is how often that happened, and ``away`` when such a place had no
     worker, once for each of its threads, or a thread was held by a request that ended with its worker. ``full`` is when
-    all threads were at work or away, ``full_within`` when they surely and when they perhaps were, and ``unsure_s`` for
-    how much of each wait nobody knows it if times are coarse. ``seen`` is how many workers are in the logs at once; 0:
+    all threads were at work or away (surely, likely, and perhaps), and ``unsure_s`` for how much of each wait nobody
+    knows it if times are coarse. ``seen`` is how many workers are in the logs at once; 0:
     the logs name none. ``at_least``: there may be more threads, because no waits tell their number. ``doubts`` say
     where the logs contradict the user, in sentences.
     """
@@ -33,8 +33,7 @@ class Capacity:
     place: Integers
     restarts: int
     away: Segments
-    full: Segments
-    full_within: tuple[Segments, Segments]
+    full: Between[Segments]
     unsure_s: float = 0.0
     seen: int = 0
     at_least: bool = False
@@ -59,7 +58,7 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
     """
     found = [name for name, told in (("workers", workers), ("threads", threads)) if not told]
     place, away = places_of(requests)
-    seen, is_coarse = 0 if (place < 0).any() else int(place.max()) + 1, requests.tick_s >= COARSE_S
+    seen, is_coarse = 0 if (place < 0).any() else int(place.max()) + 1, requests.is_coarse
     if workers and workers < seen:
         raise WrongUse(f"--workers {workers}, but {seen} workers served requests at the same time.",
                        hint=f"--workers {seen}, or more if a worker served nothing")  # fmt: skip
@@ -93,20 +92,22 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         middle_s, means = _at_work(began_s, ended_s, requests.tick_s)
         turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - 0.35, [False]])))
         full = at_least(1, middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s)
-    least, most_full = full, full
+    within = Between.exactly(full)
     if not is_coarse and (requests.are_blurred or len(unknown)):
         # nobody knows which workers went on while one ended with a request
         all_away = np.repeat(at_least(1, *unknown.T), workers * threads, axis=0)
-        least = at_least(workers * threads, *busy_times(requests.shortest, away))
-        most_full = at_least(workers * threads, *busy_times(requests.longest, np.concatenate([away, all_away])))
+        short, _, long = requests.at_work
+        least = at_least(workers * threads, *busy_times(short, away))
+        within = Between(least, full, at_least(workers * threads, *busy_times(long, away, all_away)))
     is_at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
-    return Capacity(workers, threads, found, place, restarts, away, full, (least, most_full),
-                    2 * requests.tick_s if seen and is_coarse else unsure_s, seen, is_at_least, doubts)  # fmt: skip
+    unsure_s = 2 * requests.tick_s if seen and is_coarse else unsure_s
+    return Capacity(workers, threads, found, place, restarts, away, within, unsure_s, seen, is_at_least, doubts)
 
 
-def busy_times(requests: Requests, away: Segments) -> tuple[Floats, Floats]:
+def busy_times(requests: Requests, *away: Segments) -> tuple[Floats, Floats]:
     """Return when threads began and ended to be at work or away."""
-    return np.append(requests.began_s, away[:, 0]), np.append(requests.ended_s, away[:, 1])
+    return (np.concatenate([requests.began_s, *(each[:, 0] for each in away)]),
+            np.concatenate([requests.ended_s, *(each[:, 1] for each in away)]))  # fmt: skip
 
 
 def places_of(requests: Requests) -> tuple[Integers, Segments]:
@@ -180,7 +181,7 @@ def most_at_once(requests: Requests, mine: Integers) -> int:
     if not len(mine):
         return 1
     began_s, ended_s = requests.began_s[mine], requests.ended_s[mine]
-    if requests.tick_s >= COARSE_S:
+    if requests.is_coarse:
         return max(1, round(float(_at_work(began_s, ended_s, requests.tick_s)[1].max(initial=1.0))))
     most = 1
     while (np.diff(at_least(most + 1, began_s, ended_s)) > FROM_S).any():

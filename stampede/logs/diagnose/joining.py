@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stampede.logs.columns import COLUMNS, Flags, Integers
 from stampede.logs.diagnose.aligning import ALIKE_S, PRECISION_S, Limits, Lines, Pairs, align, join_rest
-from stampede.logs.diagnose.logs import COARSE_S, COLUMNS, Flags, Integers, Log, tick_of
+from stampede.logs.diagnose.logs import COARSE_S, Log, tick_of
 
 LEFT = (499, 504)
 """The statuses of a balancer that left before the server answered: its client left, or its time limit was reached."""
@@ -26,7 +27,7 @@ BINS = (1 << 22) - 2
 """The patterns of two logs are compared among so many moments at most."""
 
 
-class Clock(NamedTuple):
+class ClockDifference(NamedTuple):
     """How far a server's clock is ahead of the balancer's, in seconds, and how far it may be from that."""
 
     ahead_s: float
@@ -42,7 +43,7 @@ class Joined(NamedTuple):
 
     balancer: Integers
     server: Integers
-    clock: Clock
+    clock: ClockDifference
     ambiguous: float
     by_id: int
 
@@ -85,7 +86,7 @@ def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log
                 least_s[i], later_s[i] = unsure_s, by_s if abs(by_s) > unsure_s else 0.0
     balancers = [replace(each, ends_s=each.ends_s + by_s, arrived_s=each.arrived_s + by_s)
                  for each, by_s in zip(balancers, later_s, strict=True)]  # fmt: skip
-    return [(balancers[i], servers[j], pairs._replace(clock=Clock(pairs.clock.ahead_s - later_s[i],
+    return [(balancers[i], servers[j], pairs._replace(clock=ClockDifference(pairs.clock.ahead_s - later_s[i],
              pairs.clock.uncertain_s))) for (i, j), pairs in found.items()]  # fmt: skip
 
 
@@ -116,10 +117,9 @@ def _steady(balancer: Log, server: Log, same: Places) -> Log:
     least_s = np.where(np.abs(low_s) < np.abs(high_s), low_s, high_s)
     own_s = ahead_s[np.minimum(np.arange(len(its)) // 50, len(ahead_s) - 1)]
     of_line_s = np.interp(np.arange(len(server)), its, np.where(np.abs(least_s) <= soon_s, late_s - least_s, own_s))
-    ends_s = server.ends_s - of_line_s
-    order = np.argsort(ends_s, kind="stable")
-    columns: dict[str, Any] = {name: getattr(server, name)[order] for name in COLUMNS} | {"ends_s": ends_s[order]}
-    return replace(server, is_unsteady=True, tick_s=max(balancer.tick_s, server.tick_s), **columns)
+    tick_s = max(balancer.tick_s, server.tick_s)
+    says = f"The times of {server.file} run unsteadily, and count by the balancer's clock, as ids tell it."
+    return server.by_ends(server.ends_s - of_line_s, tick_s=tick_s, notes=(*server.notes, says))
 
 
 def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> tuple[Log, Integers, Integers]:
@@ -127,14 +127,13 @@ def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> tuple[Log, Integer
     of = np.repeat(np.arange(len(logs)), [len(log) for log in logs])
     place = np.concatenate([np.arange(len(log)) for log in logs])
     columns: dict[str, Any] = {name: np.concatenate([getattr(log, name) for log in logs]) for name in COLUMNS}
-    columns["ends_s"] = columns["ends_s"] - np.array(ahead_s)[of]
-    order = np.argsort(columns["ends_s"], kind="stable")
-    tick_s = max(log.tick_s for log in logs)
-    log = replace(logs[0], tick_s=tick_s, **{name: column[order] for name, column in columns.items()})
-    return log, of[order], place[order]
+    ends_s = columns["ends_s"] - np.array(ahead_s)[of]
+    order = np.argsort(ends_s, kind="stable")
+    log = replace(logs[0], tick_s=max(log.tick_s for log in logs), **columns | {"ends_s": ends_s})
+    return log.take(order), of[order], place[order]
 
 
-def _first_clock(balancer: Log, server: Log) -> Clock:
+def _first_clock(balancer: Log, server: Log) -> ClockDifference:
     """Return the clock of a server before lines are joined: by ids, else by the pattern of the lines."""
     same = _same_ids(balancer.id, server.id)
     return _clock(balancer, server, *same) if len(same[0]) else _rough_clock(balancer, server)
@@ -170,7 +169,7 @@ def join(balancer: Log, server: Log, same: Places | None = None) -> Joined:
     return Joined(found[pairs], pairs, clock, ambiguous, len(same[0]))
 
 
-def _join_left(balancer: Log, server: Log, clock: Clock, found: Integers) -> None:
+def _join_left(balancer: Log, server: Log, clock: ClockDifference, found: Integers) -> None:
     """Join the lines that the server wrote after the balancer had left: its work began before the balancer left.
 
     If that leaves lines, requests were in a queue when the balancer left, and the server took them up in their order.
@@ -205,7 +204,7 @@ def _join_left(balancer: Log, server: Log, clock: Clock, found: Integers) -> Non
             return
 
 
-def _ambiguous(balancer: Log, server: Log, clock: Clock, at_balancer: Integers, at_server: Integers) -> float:
+def _ambiguous(balancer: Log, server: Log, clock: ClockDifference, at_balancer: Integers, at_server: Integers) -> float:
     """Return the share of the pairs whose lines could be exchanged with those of the next request of the same path."""
     order = np.argsort(server.path[at_server], kind="stable")
     its, ours = at_server[order], at_balancer[order]
@@ -229,7 +228,7 @@ def _same_ids(balancer: Integers, server: Integers) -> Places:
     return single[0][1][here], single[1][1][there]
 
 
-def _clock(balancer: Log, server: Log, at_balancer: Integers, at_server: Integers) -> Clock:
+def _clock(balancer: Log, server: Log, at_balancer: Integers, at_server: Integers) -> ClockDifference:
     """Return the clock of a server by requests that are joined: what it did lies within what the balancer saw.
 
     One bound in two hundred may be wrong, because lines are also written late.
@@ -243,10 +242,10 @@ def _clock(balancer: Log, server: Log, at_balancer: Integers, at_server: Integer
     within_s = late_s[known] + np.maximum(spare_s[known], 0) if known.any() else late_s
     least = float(np.quantile(late_s, 0.995)) - balancer.tick_s
     most = float(np.quantile(within_s, 0.005)) + server.tick_s
-    return Clock((least + most) / 2, abs(most - least) / 2)
+    return ClockDifference((least + most) / 2, abs(most - least) / 2)
 
 
-def _rough_clock(balancer: Log, server: Log) -> Clock:
+def _rough_clock(balancer: Log, server: Log) -> ClockDifference:
     """Return the clock of a server by the pattern in which requests ended; no difference if no pattern stands out.
 
     Each path has a weight by chance, so that only the same requests add up when one log is shifted against the other.
@@ -272,12 +271,12 @@ def _rough_clock(balancer: Log, server: Log) -> Clock:
     if match[near] >= max(6 * deviation, match[peak] / 2):
         peak = near
     elif match[peak] < 8 * deviation:
-        return Clock(0.0, max(bin_s, *ticks_s))
+        return ClockDifference(0.0, max(bin_s, *ticks_s))
     uncertain_s = bin_s + max(ticks_s) / 4
-    return Clock(float(shifts[peak]), uncertain_s)
+    return ClockDifference(float(shifts[peak]), uncertain_s)
 
 
-def _match(balancer: Log, server: Log, clock: Clock, later_s: float, found: Integers, *, by_id: bool) -> None:
+def _match(balancer: Log, server: Log, clock: ClockDifference, later_s: float, found: Integers, *, by_id: bool) -> None:
     """Join the lines that are not joined yet, if the balancer's ended at most ``later_s`` after the server's."""
     pairs = Pairs(found, np.zeros(len(balancer), dtype=np.bool_))
     pairs.taken[found[found >= 0]] = True

@@ -10,9 +10,9 @@ import duckdb
 import numpy as np
 
 from stampede.evaluate.read.rows import COLUMNS
+from stampede.logs.columns import Floats, Integers
 from stampede.logs.diagnose.capacity import Capacity
 from stampede.logs.diagnose.diagnosis import Diagnosis
-from stampede.logs.diagnose.logs import Floats, Integers
 from stampede.logs.diagnose.replayed import Replay, around_longest
 from stampede.logs.diagnose.screen import cures_in_words, findings_in_words, range_in_words, share_in_words
 from stampede.records.run import LoadRecord, Run, VariantRecord
@@ -65,10 +65,10 @@ def diagnosis_page(found: Diagnosis, replayed: Replay | None) -> str:
         )
     first, bars_title, bars = None, "", []
     if requests.joins:
-        waited = range_in_words(findings.waited_within, percent) if findings.is_doubtful else percent(findings.waited)
+        waited = range_in_words(findings.waited, percent) if findings.is_doubtful else percent(findings.waited.likely)
         first = (waited, "of the requests waited for a worker for more than 50 ms")
         bars_title = "Requests that waited for more than 50 ms, by class"
-        bars = [(each.name, share_in_words(each.waited, each.waited_within), each.waited) for each in findings.classes]
+        bars = [(each.name, share_in_words(each.waited), each.waited.likely) for each in findings.classes]
     from_at, to_at = (datetime.fromtimestamp(float(at), UTC) for at in (sent_s.min(), sent_s.max()))
     which = f"The {len(sent_s):,} of {len(requests):,} requests around the longest wait"
     which = which if len(sent_s) < len(requests) else f"All {len(requests):,} requests"

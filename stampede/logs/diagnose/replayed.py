@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stampede.evaluate.metrics.waiting import FROM_S, Answered, waits_in_line_s
+from stampede.logs.columns import Flags, Floats
 from stampede.logs.diagnose.capacity import Capacity
 from stampede.logs.diagnose.findings import Findings
-from stampede.logs.diagnose.logs import Flags, Floats
 from stampede.logs.diagnose.requests import Requests
 from stampede.predict.lanes import WhatIf, serve_otherwise
 from stampede.predict.options import MORE_THREADS, OPTION_KINDS, OptionKind

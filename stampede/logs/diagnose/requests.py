@@ -1,17 +1,18 @@
 """The requests of a service, from its logs: when each was sent, began and ended, and who served it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import FROM_S, NEVER, Answered, Segments
+from stampede.logs.columns import Columns, Flags, Floats, Integers
 from stampede.logs.diagnose.aligning import PRECISION_S
-from stampede.logs.diagnose.joining import LEFT, SOON_S, Clock, Joined, join_all
-from stampede.logs.diagnose.logs import COARSE_S, COLUMNS, SETUP, Flags, Floats, Integers, Log, Logs, of_starts, tick_of
+from stampede.logs.diagnose.joining import LEFT, SOON_S, ClockDifference, Joined, join_all
+from stampede.logs.diagnose.logs import COARSE_S, SETUP, Log, Logs, tick_of
 
 FEW = 0.01
 """At most this share of the requests may seem to take longer in the server than in the balancer."""
@@ -22,6 +23,28 @@ GAVE_UP = (499, BAD_GATEWAY, 503, 504)
 """What a balancer answers itself if it gets no answer; 499 is nginx's, for a client that left."""
 LONG_S, MURDER_S = 5.0, 1.0
 """No server kills silent workers sooner (gunicorn's limit is 30 s unless it is set), and gunicorn looks so often."""
+
+T = TypeVar("T")
+U = TypeVar("U")
+Join = tuple[Log, Log, Joined]
+"""The log of a balancer, that of a server, and which of their lines are the same requests."""
+
+
+class Between(NamedTuple, Generic[T]):
+    """What is likely, and between which bounds it lies: a number, or an array with a value of each request."""
+
+    low: T
+    likely: T
+    high: T
+
+    @classmethod
+    def exactly(cls, value: T) -> "Between[T]":
+        """Return what is known for sure."""
+        return cls(value, value, value)
+
+    def map(self, function: Callable[[T], U]) -> "Between[U]":
+        """Return what a function makes of the likely value and of the bounds."""
+        return Between(function(self.low), function(self.likely), function(self.high))
 
 
 class Noted(NamedTuple):
@@ -45,7 +68,6 @@ class Requests:
     Each may have waited by ``less_s`` shorter, or by ``more_s`` longer, and then nobody knows any better when it began
     and ended. ``tick_s`` is the resolution of the other times. ``worker`` is -1 where no log names the worker.
     ``in_both`` is the share of the balancer's lines that a server has, too; 0 if there is only one kind of log.
-    ``joins`` say how the logs were joined.
 
     ``joined`` says which requests are in both logs. All others are in a server's log only, so nobody knows when they
     were sent; they count as sent when their work began. ``refused`` are those that the balancer answered itself.
@@ -70,7 +92,7 @@ class Requests:
     in_both: float
     joined: Flags
     unserved: Segments
-    joins: Sequence[tuple[Log, Log, Joined]] = ()
+    joins: Sequence[Join] = ()
     refused: Sequence[Noted] = ()
     killed: Sequence[Noted] = ()
     turned_away: Sequence[Noted] = ()
@@ -89,26 +111,36 @@ class Requests:
         return np.maximum(self.began_s - self.sent_s, 0)
 
     @property
+    def waits_s(self) -> Between[Floats]:
+        """How long each request waited, and at least and at most."""
+        waited_s = self.waited_s
+        return Between(np.maximum(waited_s - self.less_s, 0), waited_s, waited_s + self.more_s)
+
+    @property
     def worked_s(self) -> Floats:
         """How long each request was at work."""
         return self.ended_s - self.began_s
 
     @property
+    def is_coarse(self) -> bool:
+        """Whether times do not say what was at work at a moment."""
+        return self.tick_s >= COARSE_S
+
+    @property
     def are_blurred(self) -> bool:
         """Whether times are precise, but not those of some requests."""
-        return self.tick_s < COARSE_S and bool((self.less_s > 0).any() or (self.more_s > 0).any())
+        return not self.is_coarse and bool((self.less_s > 0).any() or (self.more_s > 0).any())
 
     @property
-    def shortest(self) -> "Requests":
-        """The requests as if each was at work as shortly as the logs allow."""
-        by_s = np.minimum(np.maximum(self.less_s, self.more_s), self.worked_s / 2)
-        return replace(self, began_s=self.began_s + by_s, ended_s=self.ended_s - by_s)
-
-    @property
-    def longest(self) -> "Requests":
-        """The requests as if each was at work as long as the logs allow."""
+    def at_work(self) -> Between["Requests"]:
+        """The requests as if each was at work as shortly, and as long, as the logs allow."""
         by_s = np.maximum(self.less_s, self.more_s)
-        return replace(self, began_s=self.began_s - by_s, ended_s=self.ended_s + by_s)
+        least_s = np.minimum(by_s, self.worked_s / 2)
+        return Between(
+            replace(self, began_s=self.began_s + least_s, ended_s=self.ended_s - least_s),
+            self,
+            replace(self, began_s=self.began_s - by_s, ended_s=self.ended_s + by_s),
+        )
 
     def answered(
         self, classes: Sequence[str], of_class: Integers, workers: int, place: Integers, shown: slice = slice(None)
@@ -123,20 +155,6 @@ class Requests:
         )  # fmt: skip
 
 
-class _Part(NamedTuple):
-    """Requests of a log or a pair of logs, as the columns of Requests; times are epoch seconds."""
-
-    sent_s: Floats
-    began_s: Floats
-    ended_s: Floats
-    less_s: Floats
-    more_s: Floats
-    route: Integers
-    worker: Integers
-    status: Integers
-    tick_s: float
-
-
 def requests_of(logs: Logs) -> Requests:
     """Return the requests of logs. With logs of one kind only, no request waits: its work begins when it was sent.
 
@@ -149,44 +167,24 @@ def requests_of(logs: Logs) -> Requests:
         joins = _joins(logs.balancers, logs.servers)
     elif not logs.balancers and all(has_header(server) and server.tick_s < COARSE_S for server in logs.servers):
         joins = [of_header(server) for server in logs.servers]
-    else:
-        parts = [_alone(log) for log in (*logs.balancers, *logs.servers)]  # nothing tells what they waited
-        return _requests([part._replace(less_s=0 * part.less_s, more_s=0 * part.more_s) for part in parts])
-    alike = _alike(logs, joins)
-    killed, held = [], {id(server): server.took_s.copy() for _, server, _ in alike}
-    for balancer, server, joined in alike:
-        ends, held_s = _killed(balancer, server, joined)
-        held[id(server)][joined.server[ends]] = held_s
+    else:  # nothing tells what they waited
+        each = [*logs.balancers, *logs.servers]
+        rows = [_alone(log) | {name: np.zeros(int((~np.isnan(log.took_s)).sum())) for name in ("less_s", "more_s")}
+                for log in each]  # fmt: skip
+        return _requests(rows, max(log.tick_s for log in each))
+    joins = _alike(logs, joins)
+    killed, held_s = [], {id(server): server.took_s.copy() for _, server, _ in joins}
+    for balancer, server, joined in joins:
+        ends, at_least_s = _killed(balancer, server, joined)
+        held_s[id(server)][joined.server[ends]] = at_least_s
         killed.append((balancer, joined.balancer[ends]))
-    longer = {id(server): replace(server, took_s=held[id(server)]) for _, server, _ in alike}
-    joins = [(balancer, longer[id(server)], joined) for balancer, server, joined in alike]
-    parts = [_joined(*each) for each in joins]
-    if not any(len(part.sent_s) for part in parts):
-        return _requests(parts)
-    first_s = min(part.sent_s.min(initial=np.inf) for part in parts)
-    period_s = first_s, max(part.ended_s.max(initial=0) for part in parts)
-    routes, statuses = (np.unique(np.concatenate([getattr(server, name) for _, server, _ in joins]))
-                        for name in ("route", "status"))  # fmt: skip
-    unserved, of_unserved, refused, unknown, with_ended = [], [], [], 0, [NEVER]
-    for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
-        found_in = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
-        alone, gave_up = ~np.isin(np.arange(len(balancer)), found_in), np.isin(balancer.status, GAVE_UP)
-        before, after = balancer.ends_s < period_s[0], balancer.ends_s > period_s[1]
-        within = ~(before | after)
-        for outside in (before, after):  # if it gave up on all others, the server answered nobody
-            within |= outside if outside.any() and gave_up[outside].mean() > 1 - FEW else np.zeros_like(outside)
-        # an answer at once that no server ever gave is the balancer's, such as a redirection
-        itself = gave_up | ~np.isin(balancer.status, statuses) & (balancer.took_s <= FROM_S)
-        refused.append((balancer, np.flatnonzero(alone & within & itself & (balancer.status >= 400))))
-        unknown += int((alone & ~(within & itself)).sum())
-        ended = np.flatnonzero(alone & within & (balancer.status == BAD_GATEWAY) & (balancer.took_s > FROM_S))
-        with_ended.append(np.stack([balancer.ends_s[ended] - balancer.took_s[ended], balancer.ends_s[ended]], axis=1))
-        part = _alone(balancer, alone & np.isin(balancer.route, routes) & ~itself)
-        within = (part.ended_s >= period_s[0]) & (part.sent_s <= period_s[1])
-        unserved.append(np.stack([part.sent_s, part.ended_s], axis=1)[within])
-        of_unserved.append(part.route[within])
-    pairs_in_all = sum(len(joined.server) for _, _, joined in joins)
-    found = _requests(parts, [*_unsent(joins, period_s)], unserved, pairs_in_all / (pairs_in_all + unknown), joins)
+    longer = {id(server): replace(server, took_s=held_s[id(server)]) for _, server, _ in joins}
+    joins = [(balancer, longer[id(server)], joined) for balancer, server, joined in joins]
+    rows, tick_s = [_joined(*each) for each in joins], max(min(ours.tick_s, its.tick_s) for ours, its, _ in joins)
+    if not any(len(each["sent_s"]) for each in rows):
+        return _requests(rows, tick_s)  # which says what is missing
+    period_s = (min(each["sent_s"].min(initial=np.inf) for each in rows),
+                max(each["ended_s"].max(initial=0) for each in rows))  # fmt: skip
     left, busy, work_s, left_s = [], [], 0.0, 0.0
     for balancer, server, joined in joins:
         status, its_work_s = balancer.status[joined.balancer], np.nan_to_num(server.took_s[joined.server])
@@ -195,18 +193,68 @@ def requests_of(logs: Logs) -> Requests:
         at_once = np.isin(status, (429, 503)) & (balancer.took_s[joined.balancer] <= FROM_S)
         busy.append((balancer, joined.balancer[at_once]))
         work_s, left_s = work_s + float(its_work_s.sum()), left_s + float(its_work_s[went_on].sum())
+    found = _requests(rows, tick_s, _without_balancer(joins, period_s))
+    alone = _without_server(joins, period_s)
     return replace(
-        found, unserved_route=np.concatenate(of_unserved), held=np.concatenate(with_ended) - found.first,
-        refused=_noted(refused), killed=_noted(killed), turned_away=_noted(busy),
-        left=_noted(left), left_work=left_s / max(work_s, 1e-9),
+        found,
+        **alone | {name: alone[name] - found.first for name in ("unserved", "held")},
+        joins=joins,
+        killed=_noted(killed),
+        turned_away=_noted(busy),
+        left=_noted(left),
+        left_work=left_s / max(work_s, 1e-9),
         slow_clients=sum(int((_late_s(*each) > 0).sum()) for each in joins),
-    )  # fmt: skip
+    )
 
 
-def _joins(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, Log, Joined]]:
+def _without_balancer(joins: Sequence[Join], period_s: tuple[float, float]) -> Sequence[Columns]:
+    """Return the requests of a period that only a server's log has, by the balancer's clock."""
+    found = []
+    for server in {id(server): server for _, server, _ in joins}.values():
+        mine = [(balancer, joined) for balancer, its, joined in joins if its is server]
+        timed = [joined.server[~np.isnan(balancer.took_s[joined.balancer])] for balancer, joined in mine]
+        rows = _alone(server, ~np.isin(np.arange(len(server)), np.concatenate(timed)))
+        for name in ("sent_s", "began_s", "ended_s"):
+            rows[name] = rows[name] - mine[0][1].clock.ahead_s
+        within = (rows["ended_s"] >= period_s[0]) & (rows["began_s"] <= period_s[1])
+        found.append({name: column[within] for name, column in rows.items()})
+    return found
+
+
+def _without_server(joins: Sequence[Join], period_s: tuple[float, float]) -> dict[str, Any]:
+    """Return what is said in Requests of the lines of a period that only a balancer has; times are epoch seconds."""
+    routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
+    statuses = np.unique(np.concatenate([server.status for _, server, _ in joins]))
+    unserved, of_unserved, refused, unknown, held = [], [], [], 0, [NEVER]
+    for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
+        found_in = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
+        alone, gave_up = ~np.isin(np.arange(len(balancer)), found_in), np.isin(balancer.status, GAVE_UP)
+        before, after = balancer.ends_s < period_s[0], balancer.ends_s > period_s[1]
+        within = ~(before | after)
+        for outside in (before, after):  # if it gave up on all others, the server answered nobody
+            if outside.any() and gave_up[outside].mean() > 1 - FEW:
+                within |= outside
+        # an answer at once that no server ever gave is the balancer's, such as a redirection
+        itself = gave_up | ~np.isin(balancer.status, statuses) & (balancer.took_s <= FROM_S)
+        refused.append((balancer, np.flatnonzero(alone & within & itself & (balancer.status >= 400))))
+        unknown += int((alone & ~(within & itself)).sum())
+        ended = alone & within & (balancer.status == BAD_GATEWAY) & (balancer.took_s > FROM_S)
+        held.append(np.stack([balancer.ends_s - balancer.took_s, balancer.ends_s], axis=1)[ended])
+        others = _alone(balancer, alone & np.isin(balancer.route, routes) & ~itself)
+        within = (others["ended_s"] >= period_s[0]) & (others["sent_s"] <= period_s[1])
+        unserved.append(np.stack([others["sent_s"], others["ended_s"]], axis=1)[within])
+        of_unserved.append(others["route"][within])
+    pairs = sum(len(joined.server) for _, _, joined in joins)
+    return {"unserved": np.concatenate(unserved), "unserved_route": np.concatenate(of_unserved),
+            "held": np.concatenate(held), "refused": _noted(refused),
+            "in_both": pairs / (pairs + unknown)}  # fmt: skip
+
+
+def _joins(balancers: Sequence[Log], servers: Sequence[Log]) -> list[Join]:
     """Return how logs are joined; by starts, if the lines of a log that may have these are joined better so."""
     best = join_all(balancers, servers)
-    for ours, its in (([*map(of_starts, balancers)], servers), (balancers, [*map(of_starts, servers)])):
+    ours_of_starts, its_of_starts = ([log.as_of_starts() for log in logs] for logs in (balancers, servers))
+    for ours, its in ((ours_of_starts, servers), (balancers, its_of_starts)):
         most = min(sum(map(len, balancers)), sum(map(len, servers)))
         missing = most - sum(len(joined.server) for _, _, joined in best)
         if missing <= FEW * most or any(log.of_starts for log in (*balancers, *servers)):
@@ -217,7 +265,7 @@ def _joins(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log, 
     return best
 
 
-def _alike(logs: Logs, joins: Sequence[tuple[Log, Log, Joined]]) -> list[tuple[Log, Log, Joined]]:
+def _alike(logs: Logs, joins: Sequence[Join]) -> list[Join]:
     """Return the joins of logs that are of the same requests. Raise WrongUse if none are, or if times contradict."""
     lines = sum(map(len, logs.balancers)) or sum(len(balancer) for balancer, _, _ in joins)
     pairs = {id(log): sum(len(joined.server) for _, its, joined in joins if its is log) for _, log, _ in joins}
@@ -254,7 +302,7 @@ def has_header(server: Log) -> bool:
     return float((~np.isnan(server.arrived_s) & ~np.isnan(server.took_s)).mean()) >= FEW_PAIRS
 
 
-def of_header(server: Log) -> tuple[Log, Log, Joined]:
+def of_header(server: Log) -> Join:
     """Return the log that the balancer would have written, as far as the server's log tells it, and their join.
 
     Nothing but the header tells the balancer's clock. So the server's clock counts as ahead by as much as the soonest
@@ -265,10 +313,9 @@ def of_header(server: Log) -> tuple[Log, Log, Joined]:
     soonest_s = float((server.ends_s - server.took_s - server.arrived_s)[known].min())
     ahead_s = soonest_s if soonest_s < 0 or soonest_s > FROM_S else 0.0
     ends_s = server.ends_s[known] - ahead_s
-    columns = {name: getattr(server, name)[known] for name in COLUMNS if name not in ("ends_s", "took_s")}
-    balancer = replace(server, clock="balancer", ends_s=ends_s, took_s=ends_s - columns["arrived_s"], unreadable=0,
-                       astray_s=server.astray_s[:0], **columns)  # fmt: skip
-    return balancer, server, Joined(np.arange(len(known)), known, Clock(ahead_s, 0.0), 0.0, len(known))
+    took_s = ends_s - server.arrived_s[known]
+    balancer = server.take(known, clock="balancer", ends_s=ends_s, took_s=took_s, unreadable=0)
+    return balancer, server, Joined(np.arange(len(known)), known, ClockDifference(ahead_s, 0.0), 0.0, len(known))
 
 
 def _killed(balancer: Log, server: Log, joined: Joined) -> tuple[Integers, Floats]:
@@ -309,29 +356,18 @@ def _noted(lines: Iterable[tuple[Log, Integers]]) -> list[Noted]:
     return sorted(noted, key=lambda each: -each.requests)
 
 
-def _unsent(joins: Sequence[tuple[Log, Log, Joined]], period_s: tuple[float, float]) -> Iterator[_Part]:
-    """Yield the requests of a period that are in a server's log only."""
-    for server in {id(server): server for _, server, _ in joins}.values():
-        timed = [pairs.server[~np.isnan(its.took_s[pairs.balancer])] for its, each, pairs in joins if each is server]
-        part = _alone(server, ~np.isin(np.arange(len(server)), np.concatenate(timed)))
-        ahead_s = next(joined.clock.ahead_s for _, its, joined in joins if its is server)
-        began_s, ended_s = part.began_s - ahead_s, part.ended_s - ahead_s
-        within = (ended_s >= period_s[0]) & (began_s <= period_s[1])
-        columns = (began_s, began_s, ended_s, *part[3:-1])
-        yield _Part._make([*(column[within] for column in columns), part.tick_s])
-
-
-def _alone(log: Log, which: Flags | None = None) -> _Part:
-    """Return the requests of a log, or some of them, as if none of them waited."""
+def _alone(log: Log, which: Flags | None = None) -> dict[str, Any]:
+    """Return the requests of a log, or some of them, as if none of them waited: columns, with epoch seconds."""
     ends_s = spread(log.ends_s, log.tick_s)
     began_s = ends_s - log.took_s
     known = ~np.isnan(began_s) if which is None else which & ~np.isnan(began_s)
     unsure_s = np.full(int(known.sum()), (log.tick_s if log.tick_s >= COARSE_S else 0.0) + log.took_tick_s)
-    return _Part(began_s[known], began_s[known], ends_s[known], unsure_s, unsure_s, log.route[known], log.worker[known],
-                 log.status[known], log.tick_s)  # fmt: skip
+    return {"sent_s": began_s[known], "began_s": began_s[known], "ended_s": ends_s[known], "less_s": unsure_s,
+            "more_s": unsure_s, "route": log.route[known], "worker": log.worker[known],
+            "status": log.status[known]}  # fmt: skip
 
 
-def _joined(balancer: Log, server: Log, joined: Joined) -> _Part:
+def _joined(balancer: Log, server: Log, joined: Joined) -> dict[str, Any]:
     """Return the requests that are in both logs: their times by the better clock, their durations by both.
 
     The balancer and the server note the end at nearly the same moment. So a request waited for the difference of its
@@ -364,8 +400,9 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> _Part:
     most_s = np.where(late_s < 0, np.inf, np.maximum(took_s - server.took_s[its] - (began_s - sent_s), 0))
     more_s = np.where(coarse, np.minimum(tick_s + half_s, most_s), longer_s) + balancer.took_tick_s
     known = ~np.isnan(began_s) & ~np.isnan(sent_s)
-    columns = (sent_s, began_s, ends_s, less_s, more_s, balancer.route[at], worker, balancer.status[at])
-    return _Part._make([*(column[known] for column in columns), min(balancer.tick_s, server.tick_s)])
+    rows = {"sent_s": sent_s, "began_s": began_s, "ended_s": ends_s, "less_s": less_s, "more_s": more_s,
+            "route": balancer.route[at], "worker": worker, "status": balancer.status[at]}  # fmt: skip
+    return {name: column[known] for name, column in rows.items()}
 
 
 def _may_be_late_s(balancer: Log, server: Log, joined: Joined, waited_s: Floats) -> Floats:
@@ -403,17 +440,14 @@ def spread(ends_s: Floats, tick_s: float) -> Floats:
     return ends_s + tick_s * (place + 0.5) / np.repeat(count, count)
 
 
-def _requests(
-    parts: Sequence[_Part], unsent: Sequence[_Part] = (), unserved: Sequence[Segments] = (), in_both: float = 0.0,
-    joins: Sequence[tuple[Log, Log, Joined]] = (),
-) -> Requests:  # fmt: skip
-    known = sum(len(part.sent_s) for part in parts)
+def _requests(rows: Sequence[Columns], tick_s: float, unsent: Sequence[Columns] = ()) -> Requests:
+    """Return requests whose times are epoch seconds; ``unsent`` are those of which nobody knows when they were sent."""
+    known = sum(len(each["sent_s"]) for each in rows)
     if not known:
         raise WrongUse("No request has a duration in all logs, so nobody can tell how long it waited.", hint=SETUP)
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in (*parts, *unsent)])
-                               for name in _Part._fields[:-1]}  # fmt: skip
-    order, times = np.argsort(columns["sent_s"], kind="stable"), ("sent_s", "began_s", "ended_s")
-    first = float(columns["sent_s"][order[0]])
-    columns = {name: column[order] - first if name in times else column[order] for name, column in columns.items()}
-    return Requests(first, **columns, tick_s=max(part.tick_s for part in parts), in_both=in_both, joined=order < known,
-                    unserved=np.concatenate([NEVER, *unserved]) - first, joins=joins)  # fmt: skip
+    columns: dict[str, Any] = {name: np.concatenate([each[name] for each in (*rows, *unsent)]) for name in rows[0]}
+    order, first = np.argsort(columns["sent_s"], kind="stable"), float(columns["sent_s"].min())
+    for name in ("sent_s", "began_s", "ended_s"):
+        columns[name] = columns[name] - first
+    columns = {name: column[order] for name, column in columns.items()}
+    return Requests(first, **columns, tick_s=tick_s, in_both=0.0, joined=order < known, unserved=NEVER)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from textwrap import wrap
 
@@ -15,10 +14,10 @@ from stampede.logs.diagnose.capacity import Capacity
 from stampede.logs.diagnose.diagnosis import Diagnosis
 from stampede.logs.diagnose.findings import NOTICED, Findings
 from stampede.logs.diagnose.logs import Logs
-from stampede.logs.diagnose.ranges import Range
 from stampede.logs.diagnose.replayed import SEEDS, Replay
-from stampede.logs.diagnose.requests import BAD_GATEWAY, Noted, Requests, has_header
+from stampede.logs.diagnose.requests import BAD_GATEWAY, Between, Noted, Requests, has_header
 from stampede.logs.durations import ASSUMED
+from stampede.logs.error_log import SAYS
 from stampede.predict.symptoms import SYMPTOMS, Symptom
 from stampede.records.words import noun_for, plural
 from stampede.report.tables import Table
@@ -29,21 +28,6 @@ WIDTH = 80
 MOST_ROWS = 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _NAME = 15
-_EVENTS = {
-    "timeout": "the server killed {} at its time limit",
-    "killed": "{} got SIGKILL, perhaps because memory ran out",
-    "crashed": "{} crashed",
-    "died": "{} died, and uvicorn does not say why",
-    "replaced": "{} ended after max_requests or a time to live",
-    "memory": "the kernel killed {} because memory ran out",
-    "queue_full": "for {}, the server's listen queue was full",
-    "refused": "for {}, the server refused the connection, so it was down",
-    "closed": "for {}, the server closed the connection without an answer, as a worker that ends does",
-    "late": "for {}, the answer took longer than nginx waits",
-    "unreachable": "for {}, the server took no connection in time, or all servers counted as down",
-    "connections": "for {}, nginx had no worker_connections left",
-}
-_OF_REQUESTS = ("queue_full", "refused", "closed", "late", "unreachable", "connections")
 
 
 def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None) -> None:
@@ -59,9 +43,7 @@ def print_diagnosis(console: Console, found: Diagnosis, replayed: Replay | None)
     for each in findings.classes:
         name = each.name.removeprefix("GET ")
         name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-        waits = [_wait(each.wait_p90_s, each.p90_within), _wait(each.wait_p99_s, each.p99_within),
-                 share_in_words(each.waited, each.waited_within),
-                 share_in_words(each.avoidably, each.avoidably_within)]  # fmt: skip
+        waits = [*map(_wait, (each.wait_p90_s, each.wait_p99_s)), *map(share_in_words, (each.waited, each.avoidably))]
         rows.append([name, f"{each.requests:,}", _time(each.latency_p99_s), *(waits if known else [])])
     head = ["class", "requests", "latency p99", *(["queueing p90", "p99", "> 50 ms", "avoidably"] if known else [])]
     console.print(terminal_table(Table("", head, rows)))
@@ -106,12 +88,6 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
     began = datetime.fromtimestamp(requests.first, UTC)
     lasts = _time(float(requests.ended_s.max()))
     yield f"{len(requests):,} {noun_for(len(requests), 'request')} in {lasts}, from {began:%d %B %Y, %H:%M:%S} UTC on."
-    joined_logs = {id(log): log for balancer, server, _ in requests.joins for log in (balancer, server)}.values()
-    for log in joined_logs if requests.joins else (*logs.balancers, *logs.servers):
-        told = {"are those at which requests came; they ended later by their durations": log.of_starts,
-                "go back by an hour in the middle, so the later ones count as an hour later": log.set_back,
-                "run unsteadily, and count by the balancer's clock, as ids tell it": log.is_unsteady}  # fmt: skip
-        yield from (f"The times of {log.file} {says}." for says, is_so in told.items() if is_so)
     for balancer, server, joined in requests.joins:
         by = "by id" if joined.by_id == len(joined.server) else "by path, status, order and times"
         ahead_s, way = abs(joined.clock.ahead_s), "ahead" if joined.clock.ahead_s > 0 else "behind"
@@ -126,21 +102,16 @@ def _sources(logs: Logs, requests: Requests) -> Iterator[str]:
                    "exchanged.")  # fmt: skip
     if lost := sum(log.unreadable for log in (*logs.balancers, *logs.servers)):
         yield f"{plural(lost, 'line')} could not be read."
-    for log in (*logs.balancers, *logs.servers):
-        said = {  # the durations of two logs fit in the same unit only
-            f"{log.assumed} of {log.file} counts as seconds, {ASSUMED}.": log.assumed and not requests.joins,
-            f"{log.file} has {plural(log.again, 'repeated line')}, which did not count again.": log.again,
-            f"The durations of {log.file} are whole seconds, so a wait is known to a second only.":
-                log.took_tick_s and requests.joins,
-        }  # fmt: skip
-        yield from (says for says, is_so in said.items() if is_so)
+    joined_logs = [log for balancer, server, _ in requests.joins for log in (balancer, server)]
+    for log in {log.file: log for log in (*logs.balancers, *logs.servers, *joined_logs)}.values():
+        yield from log.notes
+        if log.assumed and not requests.joins:  # the durations of two logs fit in the same unit only
+            yield f"{log.assumed} of {log.file} counts as seconds, {ASSUMED}."
+        if log.took_tick_s and requests.joins:
+            yield f"The durations of {log.file} are whole seconds, so a wait is known to a second only."
         if untimed := int(np.isnan(log.took_s).sum()):
             have = "has" if untimed == 1 else "have"
             yield f"{plural(untimed, 'line')} of {log.file} {have} no duration; what those requests waited is unknown."
-        if count := len(log.astray_s):
-            at = datetime.fromtimestamp(float(log.astray_s[-1]), UTC)
-            yield (f"{plural(count, 'line')} of {log.file} {'is' if count == 1 else 'are'} left out: more than 45 days "
-                   f"from most others, such as that of {at:%d %B %Y}.")  # fmt: skip
     if requests.joins and requests.in_both < 1 - NOTICED:
         yield (f"{percent(1 - requests.in_both)} of the balancer's lines are in no server's log; what these requests "
                "waited is unknown.")  # fmt: skip
@@ -175,7 +146,7 @@ def answer(found: Diagnosis) -> Iterator[str]:
     """Yield what was wrong, in sentences; the first is the verdict."""
     _, requests, capacity, findings = found
     failed = sum(each.requests for each in (*requests.refused, *requests.left))
-    comes_first = failed > findings.waited * int(requests.joined.sum())  # more got no answer than waited
+    comes_first = failed > findings.waited.likely * int(requests.joined.sum())  # more got no answer than waited
     if not requests.joins:
         if not found.logs.balancers and any(map(has_header, found.logs.servers)):
             yield ("The log says when the balancer got each request, but its own times are whole seconds, so nobody "
@@ -188,19 +159,21 @@ def answer(found: Diagnosis) -> Iterator[str]:
     elif not findings.cause or comes_first:
         yield from _not_answered(found)
     if requests.joins and not findings.cause:
-        yield f"Hardly any request waited: {percent(findings.waited)} waited for a worker for more than 50 ms."
+        yield f"Hardly any request waited: {percent(findings.waited.likely)} waited for a worker for more than 50 ms."
     elif requests.joins:
         sent_s, began_s = requests.sent_s[findings.longest], requests.began_s[findings.longest]
         first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s, began_s))
-        slow = max(findings.classes, key=lambda each: each.waited)
-        alone = f", {percent(slow.waited)} of those for {slow.name}," if findings.waited <= NOTICED else ""
+        slow = max(findings.classes, key=lambda each: each.waited.likely)
+        alone = (
+            f", {percent(slow.waited.likely)} of those for {slow.name}," if findings.waited.likely <= NOTICED else ""
+        )
         if findings.bad_minute and not slow.is_often_slow:
             minute = datetime.fromtimestamp(requests.first + findings.bad_minute[0], UTC)
             alone = f", {percent(findings.bad_minute[1])} of those in the minute from {minute:%H:%M:%S} on,"
-        waited, verdict = percent(findings.waited), _symptom(findings).verdict
+        waited, verdict = percent(findings.waited.likely), _symptom(findings).verdict
         if findings.is_doubtful and findings.cause != "missing":
-            waited, alone = range_in_words(findings.waited_within, percent), ""
-            if findings.cause == "coarse" and findings.waited_within.low <= NOTICED:
+            waited, alone = range_in_words(findings.waited, percent), ""
+            if findings.cause == "coarse" and findings.waited.low <= NOTICED:
                 verdict = "Whole seconds do not tell whether requests wait"
         yield (f"{verdict}: {waited} of the requests{alone} waited for a worker for more than "
                f"50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
@@ -223,9 +196,9 @@ def _told(found: Diagnosis) -> Iterator[str]:
         yield (f"{plural(count, 'request')} {how}: {rows}. "
                "The server's log gives far less time, as gunicorn does when it kills a worker at its timeout. Until "
                "then, the request counts as at work, and no log tells what it did.")  # fmt: skip
-    for kind, says in _EVENTS.items():
+    for kind, says in SAYS.items():
         if of_kind := [event.at for event in found.logs.events if event.kind == kind]:
-            noun = "request" if kind in _OF_REQUESTS else "worker"
+            noun = "request" if says.startswith("for {}") else "worker"
             yield f"The error log: {says.format(plural(len(of_kind), noun))}{_when(list(filter(None, of_kind)))}."
     if ranges := findings.ranges:
         p90, p99 = (range_in_words(each, _time) for each in ranges.waits_s[1:])
@@ -238,13 +211,13 @@ def _told(found: Diagnosis) -> Iterator[str]:
     when = "In the busiest minute" if findings.of_minutes else "On average"
     if not requests.joins:
         yield f"{when}, {findings.load.max():.3g} requests were under way{' on average' * findings.of_minutes}."
-    elif not findings.busy_minutes:
+    elif not len(findings.busy):
         yield f"{when}, the requests kept {findings.load.max():.3g} threads at work."
     else:
-        low, high = findings.busy_load_range
+        low, high = findings.busy.min(), findings.busy.max()
         least = "at least " if found.threads_at_least else ""
-        when = f"In {plural(findings.busy_minutes, 'minute')}" if findings.of_minutes else when
-        work = f"{findings.busy_load:.3g}" + (f" ({low:.3g} to {high:.3g})" if findings.busy_minutes > 1 else "")
+        when = f"In {plural(len(findings.busy), 'minute')}" if findings.of_minutes else when
+        work = f"{findings.busy_load:.3g}" + (f" ({low:.3g} to {high:.3g})" if len(findings.busy) > 1 else "")
         yield f"{when}, the work that came was enough for {work} threads; there are {least}{capacity.total}."
 
 
@@ -292,22 +265,22 @@ def _symptom(findings: Findings) -> Symptom:
     return SYMPTOMS[{"avoidable": "avoidable-wait", "full": "threads"}.get(findings.cause, findings.cause)]
 
 
-def range_in_words(of: Range, in_words: Callable[[float], str]) -> str:
+def range_in_words(of: Between[float], in_words: Callable[[float], str]) -> str:
     """Return both ends of a range, or one of them if they read the same."""
-    low, high = map(in_words, of)
+    low, high = in_words(of.low), in_words(of.high)
     return low if low == high else f"{low} to {high}"
 
 
-def share_in_words(share: float, within: Range) -> str:
+def share_in_words(share: Between[float]) -> str:
     """Return a share, or the range in which it lies, in whole percent."""
-    low, high = (f"{100 * end:.0f}" for end in within)
-    return percent(share) if within.high - within.low < 0.005 else f"{low}-{high}%"
+    is_known = share.high - share.low < 0.005
+    return percent(share.likely) if is_known else f"{100 * share.low:.0f}-{100 * share.high:.0f}%"
 
 
-def _wait(seconds: float, within: Range) -> str:
+def _wait(within: Between[float]) -> str:
     """Return a wait, or the range in which it lies if that is more than 5 % and 5 ms."""
     if within.high - within.low <= max(0.05 * within.high, 0.005):
-        return _time(seconds)
+        return _time(within.likely)
     unit, of_unit = next(each for each in (("min", 60.0), ("s", 1.0), ("ms", 0.001)) if within.high >= each[1])
     digits = 0 if within.high >= 10 * of_unit else 1
     return f"{within.low / of_unit:.{digits}f}-{within.high / of_unit:.{digits}f} {unit}"
@@ -319,29 +292,29 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
         one = "" if capacity.seen else ", or one of several workers that was stopped"
         restarts = ", restarts" if capacity.restarts else ""
         says = symptom.says.format(one=one, restarts=restarts)
-        yield f"For {percent(findings.idle)} of the delay, no request was at work. {says}"
+        yield f"For {percent(findings.idle.likely)} of the delay, no request was at work. {says}"
     elif findings.cause == "avoidable":
         other = "another worker had a free thread" if (capacity.place >= 0).all() else "a thread was free"
         front = sorted(findings.in_front.items(), key=lambda item: -item[1])[:2]
         held = " and ".join(f"{name} ({percent(share)} of the time)" for name, share in front if share > 0.1)
-        yield (f"For {percent(findings.avoidable)} of the delay, {other}"
+        yield (f"For {percent(findings.avoidable.likely)} of the delay, {other}"
                + (f". Their own worker was busy with {held}." if front else "."))  # fmt: skip
     elif findings.cause in ("full", "away"):
         busy = f"all {capacity.total} threads were" if capacity.total > 1 else "the only thread was"
         away = f" or away (some were away for {percent(findings.away)})" if findings.away > NOTICED else ""
-        yield (f"For {percent(findings.full)} of the delay, {busy} at work{away}. {symptom.says}")  # fmt: skip
+        yield (f"For {percent(findings.full.likely)} of the delay, {busy} at work{away}. {symptom.says}")  # fmt: skip
     elif findings.cause == "missing":
         within = [range_in_words(each, percent) for each in
-                  (findings.avoidable_within, findings.full_within, findings.idle_within)]  # fmt: skip
+                  (findings.avoidable, findings.full, findings.idle)]  # fmt: skip
         yield (f"A thread was free elsewhere for {within[0]} of the delay, all threads were at work for {within[1]}, "
                f"and no request was at work for {within[2]}.")  # fmt: skip
         if not findings.ranges:
             yield ("While a worker ended with its request, nobody knows which others went on. The server's log would "
                    "tell, if it named the processes: stampede diagnose --setup.")  # fmt: skip
     elif findings.cause == "coarse":
-        if findings.avoidable > NOTICED and not findings.is_doubtful:
-            yield (f"As far as they tell, a thread was free elsewhere for about {percent(findings.avoidable)} of the "
-                   "delay.")  # fmt: skip
+        if findings.avoidable.likely > NOTICED and not findings.is_doubtful:
+            share = percent(findings.avoidable.likely)
+            yield f"As far as they tell, a thread was free elsewhere for about {share} of the delay."
         yield symptom.cures[""]
     elif told := [name for name in ("workers", "threads") if name not in capacity.found]:
         yield (f"While they waited, their own worker had a free thread, if there are {capacity.workers} x "
@@ -378,18 +351,17 @@ def _ways(replayed: Replay, findings: Findings) -> Iterator[str]:
     for way in doubtful[:-1]:
         yield f"- {way.in_words}"
     if doubtful:
-        *others, last = doubtful
-        said = f"- {last.in_words} No log says how much the requests compute. If they "
-        if limits := [
-            f"{percent(way.most_computing)} of their time, {way.change}" for way in doubtful if way.most_computing < 1
-        ]:
-            yield f"{said}compute for more than {' and for more than '.join(limits)} cannot keep up."
-        else:
-            besides = "".join(f", {_time(way.computing_p99_s or 0)} with {way.change}" for way in others)
-            today = f" (today: {_time(replayed.today.computing_p99_s or 0)})" if replayed.today else ""
-            yield f"{said}only compute, their p99 overhead is {_time(last.computing_p99_s or 0)}{besides}{today}."
+        limits = [way for way in doubtful if way.most_computing < 1]
+        shares = " and for more than ".join(
+            f"{percent(way.most_computing)} of their time, {way.change}" for way in limits
+        )
+        p99s = ", ".join(f"{_time(way.computing_p99_s or 0)} with {way.change}" for way in doubtful)
+        today = _time((replayed.today and replayed.today.computing_p99_s) or 0)
+        fails = f"compute for more than {shares} cannot keep up" if limits else (
+            f"only compute, their p99 overhead is {p99s} (today: {today})")  # fmt: skip
+        yield f"- {doubtful[-1].in_words} No log says how much the requests compute. If they {fails}."
     if findings.cause == "avoidable" and findings.in_front:
-        share, slowest = max((share, name) for name, share in findings.in_front.items())
+        slowest, share = max(findings.in_front.items(), key=lambda item: item[1])
         if share > 0.75:
             yield f"Not replayed: workers of its own for {slowest}, or less work in it."
 
@@ -405,22 +377,38 @@ def _time(seconds: float) -> str:
 def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
     """Return a diagnosis for JSON: times in seconds, shares of requests, of latency or of delay."""
     _, requests, capacity, findings = found
+    noted = {"refused": requests.refused, "killed": requests.killed, "left": requests.left,
+             "turned_away": requests.turned_away}  # fmt: skip
+    names = found.logs.routes.names
     return {
         "requests": len(requests), "in_both": requests.in_both, "workers": capacity.workers,
         "threads": capacity.threads, "threads_at_least": found.threads_at_least,
         "hosts": [log.file for log in found.logs.servers], "found": [*capacity.found], "restarts": capacity.restarts,
-        "cause": findings.cause, "waited": findings.waited, "waited_within": [*findings.waited_within],
-        "waited_avoidably": findings.waited_avoidably, "avoidably_within": [*findings.avoidably_within],
-        "queueing": findings.queueing, "avoidable": findings.avoidable, "full": findings.full, "away": findings.away,
-        "idle": findings.idle, "overtaken": findings.overtaken,
+        "cause": findings.cause, "waited": findings.waited.likely,
+        "waited_within": _ends(findings.waited), "waited_avoidably": findings.avoidably.likely,
+        "avoidably_within": _ends(findings.avoidably), "queueing": findings.queueing,
+        "avoidable": findings.avoidable.likely, "full": findings.full.likely, "away": findings.away,
+        "idle": findings.idle.likely, "overtaken": findings.overtaken,
         "unexplained": findings.unexplained, "doubts": [*capacity.doubts],
-        "ranges": findings.ranges and {name: [*value] if isinstance(value, Range) else value
-                                       for name, value in findings.ranges._asdict().items()},
-        **{name: [each._asdict() | {"route": found.logs.routes.names[each.route]} for each in noted]
-           for name, noted in (("refused", requests.refused), ("killed", requests.killed), ("left", requests.left),
-                               ("turned_away", requests.turned_away))},
+        "ranges": findings.ranges and {
+            name: _ends(value) if isinstance(value, Between) else [*map(_ends, value)] if name == "waits_s" else value
+            for name, value in findings.ranges._asdict().items()
+        },
+        **{kind: [each._asdict() | {"route": names[each.route]} for each in rows] for kind, rows in noted.items()},
         "left_work": requests.left_work, "slow_clients": requests.slow_clients,
         "events": [event._asdict() for event in found.logs.events],
         "in_front": findings.in_front, "busy_load": findings.busy_load,
-        "classes": [asdict(each) for each in findings.classes], "replay": replayed and replayed.as_values(),
+        "classes": [
+            {"name": each.name, "requests": each.requests, "latency_p99_s": each.latency_p99_s,
+             "wait_p50_s": each.wait_p50_s, "wait_p90_s": each.wait_p90_s.likely,
+             "wait_p99_s": each.wait_p99_s.likely, "longest_s": each.longest_s, "waited": each.waited.likely,
+             "avoidably": each.avoidably.likely, "waited_within": _ends(each.waited),
+             "avoidably_within": _ends(each.avoidably), "p90_within": _ends(each.wait_p90_s),
+             "p99_within": _ends(each.wait_p99_s)} for each in findings.classes
+        ],
+        "replay": replayed and replayed.as_values(),
     }  # fmt: skip
+
+
+def _ends(of: Between[float]) -> list[float]:
+    return [of.low, of.high]
