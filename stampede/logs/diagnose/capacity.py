@@ -8,7 +8,7 @@ import numpy as np
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import FROM_S, NEVER, Segments, at_least, time_in
 from stampede.logs.columns import Floats, Integers
-from stampede.logs.diagnose.requests import Between, Requests
+from stampede.logs.diagnose.requests import Bounds, Requests
 from stampede.records.words import plural
 
 _WINDOW = 20  # if times are coarse, the requests at work are counted as means of windows of so many ticks
@@ -33,7 +33,7 @@ class Capacity:
     place: Integers
     restarts: int
     away: Segments
-    full: Between[Segments]
+    full: Bounds[Segments]
     unsure_s: float = 0.0
     seen: int = 0
     at_least: bool = False
@@ -92,13 +92,13 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         middle_s, means = _at_work(began_s, ended_s, requests.tick_s)
         turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - 0.35, [False]])))
         full = at_least(1, middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s)
-    within = Between.exactly(full)
+    within = Bounds.exactly(full)
     if not is_coarse and (requests.are_blurred or len(unknown)):
         # nobody knows which workers went on while one ended with a request
         all_away = np.repeat(at_least(1, *unknown.T), workers * threads, axis=0)
         short, _, long = requests.at_work
         least = at_least(workers * threads, *busy_times(short, away))
-        within = Between(least, full, at_least(workers * threads, *busy_times(long, away, all_away)))
+        within = Bounds(least, full, at_least(workers * threads, *busy_times(long, away, all_away)))
     is_at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
     unsure_s = 2 * requests.tick_s if seen and is_coarse else unsure_s
     return Capacity(workers, threads, found, place, restarts, away, within, unsure_s, seen, is_at_least, doubts)

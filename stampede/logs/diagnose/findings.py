@@ -10,7 +10,7 @@ from stampede.evaluate.metrics.waiting import FROM_S, at_least, avoidable_waits,
 from stampede.logs.columns import Flags, Floats, Integers
 from stampede.logs.diagnose.capacity import Capacity, busy_times, work_until
 from stampede.logs.diagnose.missing import Ranges, ranges_of, share_waiting
-from stampede.logs.diagnose.requests import Between, Requests
+from stampede.logs.diagnose.requests import Bounds, Requests
 
 Cause = Literal["", "idle", "avoidable", "full", "away", "unknown", "coarse", "missing"]
 MOST_CLASSES = 6
@@ -34,11 +34,11 @@ class ClassFindings:
     requests: int
     latency_p99_s: float
     wait_p50_s: float
-    wait_p90_s: Between[float]
-    wait_p99_s: Between[float]
+    wait_p90_s: Bounds[float]
+    wait_p99_s: Bounds[float]
     longest_s: float
-    waited: Between[float]
-    avoidably: Between[float]
+    waited: Bounds[float]
+    avoidably: Bounds[float]
 
     @property
     def is_often_slow(self) -> bool:
@@ -67,10 +67,10 @@ class Findings:
     of_class: Integers
     avoidable_s: Floats
     queueing: float
-    avoidable: Between[float]
-    full: Between[float]
+    avoidable: Bounds[float]
+    full: Bounds[float]
     away: float
-    idle: Between[float]
+    idle: Bounds[float]
     overtaken: float
     longest: int
     in_front: dict[str, float]
@@ -104,7 +104,7 @@ class Findings:
             low, _, high = self.ranges.usually
         if low <= NOTICED:
             return "" if high <= NOTICED else open_
-        causes: dict[Cause, Between[float]] = {"idle": self.idle, "avoidable": self.avoidable, "full": self.full}
+        causes: dict[Cause, Bounds[float]] = {"idle": self.idle, "avoidable": self.avoidable, "full": self.full}
         for name, share in causes.items():
             if share.high >= 0.5:
                 if name == "full" and self.is_coarse and self.is_at_least:
@@ -129,18 +129,18 @@ class Findings:
         return float(self.busy.mean()) if len(self.busy) else float(self.load.max(initial=0.0))
 
     @property
-    def waited(self) -> Between[float]:
+    def waited(self) -> Bounds[float]:
         """The share of all requests that waited more than 50 ms."""
         return self._of_all([each.waited for each in self.classes])
 
     @property
-    def avoidably(self) -> Between[float]:
+    def avoidably(self) -> Bounds[float]:
         """The share of all requests that waited more than 50 ms while a thread was free."""
         return self._of_all([each.avoidably for each in self.classes])
 
-    def _of_all(self, shares: Sequence[Between[float]]) -> Between[float]:
+    def _of_all(self, shares: Sequence[Bounds[float]]) -> Bounds[float]:
         counts, total = [each.requests for each in self.classes], max(sum(each.requests for each in self.classes), 1)
-        return Between(*(sum(count * share for count, share in zip(counts, each, strict=True)) / total
+        return Bounds(*(sum(count * share for count, share in zip(counts, each, strict=True)) / total
                          for each in zip(*shares, strict=True)))  # fmt: skip
 
 
@@ -164,13 +164,13 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         idle_s = np.maximum(waited_s - time_in(at_work, sent_s, began_s), 0)
     unsure_s = capacity.unsure_s if capacity.are_several else 0.0  # coarse times tell less of one request than of all
     more_s = requests.more_s * capacity.are_several
-    widest = Between(
+    widest = Bounds(
         np.clip(avoidable.low - unsure_s, 0, waits.low),
         avoidable.likely,
         np.minimum(avoidable.high + unsure_s + more_s, waits.high),
     )
     ranges = ranges_of(requests, capacity, widest)
-    shares = {"avoidable": avoidable.map(share), "full": full.map(share), "idle": Between.exactly(share(idle_s))}
+    shares = {"avoidable": avoidable.map(share), "full": full.map(share), "idle": Bounds.exactly(share(idle_s))}
     if ranges:
         shares = {name: getattr(ranges, name)._replace(likely=each.likely) for name, each in shares.items()}
 
@@ -217,7 +217,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     )
 
 
-def _avoidable(requests: Requests, capacity: Capacity, full: Between[Floats]) -> Between[Floats]:
+def _avoidable(requests: Requests, capacity: Capacity, full: Bounds[Floats]) -> Bounds[Floats]:
     """Return how long each request waited although a thread was free; ``full`` is while all threads were at work.
 
     If the logs name the workers, that is while all threads of its own worker were busy and another worker had a free
@@ -225,11 +225,11 @@ def _avoidable(requests: Requests, capacity: Capacity, full: Between[Floats]) ->
     worker has a free thread.
     """
     if not capacity.are_several:
-        return Between.exactly(np.zeros(len(requests)))
+        return Bounds.exactly(np.zeros(len(requests)))
     waits = requests.waits_s
     if (capacity.place < 0).any():
         free = ((waits.likely, full.high), (waits.likely, full.likely), (waits.high, full.low))
-        return Between(*(np.where(waited_s > capacity.unsure_s, np.maximum(waited_s - full_s, 0), 0)
+        return Bounds(*(np.where(waited_s > capacity.unsure_s, np.maximum(waited_s - full_s, 0), 0)
                          for waited_s, full_s in free))  # fmt: skip
     names, worker = np.unique(requests.worker, return_inverse=True)
     workers, of = (len(names), worker) if capacity.restarts else (capacity.workers, capacity.place)
@@ -243,16 +243,16 @@ def _avoidable(requests: Requests, capacity: Capacity, full: Between[Floats]) ->
 
     beside_s, _ = in_line(requests)
     if not requests.is_coarse and capacity.full.high is capacity.full.likely:
-        return Between.exactly(beside_s)
+        return Bounds.exactly(beside_s)
     sure_s = np.minimum(beside_s, np.maximum(waits.likely - full.high, 0))
     if not requests.are_blurred:
-        return Between(sure_s, sure_s if requests.is_coarse else beside_s, beside_s)
+        return Bounds(sure_s, sure_s if requests.is_coarse else beside_s, beside_s)
     short, _, long = requests.at_work
     (short_s, short_own_s), (long_s, long_own_s) = in_line(short), in_line(long)
     least_s, most_s = short_own_s - (long_own_s - long_s), long_own_s - (short_own_s - short_s)
     later_s = np.maximum(requests.less_s, requests.more_s) + requests.more_s  # than those of the longest requests began
     most_s = np.minimum(most_s + later_s, waits.high)
-    return Between(np.clip(least_s, 0, sure_s), beside_s, np.maximum(most_s, beside_s))
+    return Bounds(np.clip(least_s, 0, sure_s), beside_s, np.maximum(most_s, beside_s))
 
 
 def _overtaken(requests: Requests, capacity: Capacity) -> float:
@@ -299,7 +299,7 @@ def _class(
     name: str,
     requests: Requests,
     mine: Flags,
-    avoidable: Between[Floats],
+    avoidable: Bounds[Floats],
     ranges: Ranges | None,
     unknown: float,
     took_s: Floats,
@@ -308,17 +308,17 @@ def _class(
     latency_s = (requests.ended_s - requests.sent_s)[mine]
     waits, avoidable = (each.map(lambda times_s: times_s[mine]) for each in (requests.waits_s, avoidable))
 
-    def quantile(place: float) -> Between[float]:
+    def quantile(place: float) -> Bounds[float]:
         low, high = max(place - unknown, 0), place + unknown
         most_s = float(np.quantile(waits.high, high)) if high <= 1 else float(took_s.max())
-        return Between(float(np.quantile(waits.low, low)), float(np.quantile(waits.likely, place)), most_s)
+        return Bounds(float(np.quantile(waits.low, low)), float(np.quantile(waits.likely, place)), most_s)
 
     low, likely, high = waits.map(share_waiting)
-    waited = Between(max(low - unknown, 0.0), likely, min(high + unknown, 1.0))
+    waited = Bounds(max(low - unknown, 0.0), likely, min(high + unknown, 1.0))
     avoidably = avoidable.map(share_waiting)
     if ranges:
         least = min(avoidably.low, waited.low, ranges.avoidably.low)
-        avoidably = Between(least, avoidably.likely, waited.high if ranges.avoidably.high else 0.0)
+        avoidably = Bounds(least, avoidably.likely, waited.high if ranges.avoidably.high else 0.0)
     return ClassFindings(name, len(latency_s), float(np.quantile(latency_s, 0.99)),
                          float(np.quantile(waits.likely, 0.5)), quantile(0.9), quantile(0.99),
                          float(waits.likely.max()), waited, avoidably)  # fmt: skip

@@ -18,7 +18,7 @@ from stampede.evaluate.metrics.waiting import FROM_S, Segments, at_least, time_i
 from stampede.logs.columns import Floats
 from stampede.logs.diagnose.capacity import Capacity, busy_times
 from stampede.logs.diagnose.joining import MISSING
-from stampede.logs.diagnose.requests import Between, Requests
+from stampede.logs.diagnose.requests import Bounds, Requests
 
 WAITS = (0.5, 0.9, 0.99)
 
@@ -34,13 +34,13 @@ class Ranges(NamedTuple):
 
     missing: float
     wrong: float
-    waited: Between[float]
-    usually: Between[float]
-    avoidably: Between[float]
-    avoidable: Between[float]
-    full: Between[float]
-    idle: Between[float]
-    waits_s: Sequence[Between[float]]
+    waited: Bounds[float]
+    usually: Bounds[float]
+    avoidably: Bounds[float]
+    avoidable: Bounds[float]
+    full: Bounds[float]
+    idle: Bounds[float]
+    waits_s: Sequence[Bounds[float]]
 
 
 class _Lost(NamedTuple):
@@ -56,10 +56,10 @@ class _Lost(NamedTuple):
     wrong: int
     longest_s: float
 
-    def of_all(self, joined: Between[Floats], unserved_s: Floats) -> Between[Floats]:
+    def of_all(self, joined: Bounds[Floats], unserved_s: Floats) -> Bounds[Floats]:
         """Return the times of all requests, from those in both logs and the most of those that only a balancer has."""
         unknown = self.unsent + self.wrong
-        return Between(
+        return Bounds(
             np.concatenate([np.zeros(len(unserved_s) + unknown), self.sure(joined.low)]),
             joined.likely,
             np.concatenate([np.sort(joined.high)[self.wrong :], unserved_s, [self.longest_s] * unknown]),
@@ -69,15 +69,15 @@ class _Lost(NamedTuple):
         """Return times in order without the longest, of pairs that may be of two requests."""
         return np.sort(times_s)[: len(times_s) - self.wrong]
 
-    def of_delay(self, cause: Between[Floats], waits: Between[Floats]) -> Between[float]:
+    def of_delay(self, cause: Bounds[Floats], waits: Bounds[Floats]) -> Bounds[float]:
         """Return which share of the delay a cause has; the delay that is missing may have any cause."""
         short_s, likely_s, long_s = (max(float(times_s.sum()), 1e-9) for times_s in waits)
         known, most_s = 1 - self.share, float(cause.high.sum()) + long_s - float(self.sure(waits.high).sum())
         low = known * float(self.sure(cause.low).sum()) / long_s
-        return Between(low, float(cause.likely.sum()) / likely_s, min(known * most_s / short_s + self.share, 1.0))
+        return Bounds(low, float(cause.likely.sum()) / likely_s, min(known * most_s / short_s + self.share, 1.0))
 
 
-def ranges_of(requests: Requests, capacity: Capacity, avoidable: Between[Floats]) -> Ranges | None:
+def ranges_of(requests: Requests, capacity: Capacity, avoidable: Bounds[Floats]) -> Ranges | None:
     """Return the bounds of findings; None: hardly any line is missing.
 
     ``avoidable`` is how long each request waited avoidably if no line is missing.
@@ -90,7 +90,7 @@ def ranges_of(requests: Requests, capacity: Capacity, avoidable: Between[Floats]
     short_s = waits.likely[waits.likely <= FROM_S]  # the way to the server and back takes no longer than nearly all
     way_s = float(np.quantile(short_s, 0.99)) if len(short_s) else FROM_S
     of_all = lost.of_all(waits._replace(low=np.maximum(waits.low - way_s, 0)), lasted_s)
-    waited, any_share, never = of_all.map(share_waiting), Between(0.0, 0.0, 1.0), Between.exactly(0.0)
+    waited, any_share, never = of_all.map(share_waiting), Bounds(0.0, 0.0, 1.0), Bounds.exactly(0.0)
     avoidably, avoidable_share, full_share, idle_share = waited._replace(low=0.0), any_share, any_share, any_share
     if not requests.is_coarse:
         waiting = np.stack([requests.sent_s, requests.began_s], axis=1)[joined].T
@@ -98,21 +98,21 @@ def ranges_of(requests: Requests, capacity: Capacity, avoidable: Between[Floats]
         surely = capacity.full.low
         at_work = at_least(capacity.total, *busy_times(long, unserved, capacity.away))
         perhaps = at_least(1, *np.concatenate([capacity.full.high, at_work]).T)
-        full = Between(surely, capacity.full.likely, perhaps).map(lambda times: time_in(times, *waiting))
+        full = Bounds(surely, capacity.full.likely, perhaps).map(lambda times: time_in(times, *waiting))
         busy_s = time_in(at_least(1, *busy_times(short, surely, requests.held)), *waiting)
         most_busy_s = time_in(at_least(1, *busy_times(long, unserved, perhaps, requests.held)), *waiting)
         least_s = np.maximum(np.minimum(avoidable.low, waits.low - full.high) - way_s, 0)
         most_s = np.maximum(avoidable.high, waits.high - full.low)
-        avoidable = Between(least_s, avoidable.likely, most_s)
+        avoidable = Bounds(least_s, avoidable.likely, most_s)
         avoidably = lost.of_all(avoidable, lasted_s - time_in(surely, *unserved.T)).map(share_waiting)
         avoidable_share = lost.of_delay(avoidable, waits)
-        full_share = lost.of_delay(Between(np.maximum(full.low - less_s, 0), full.likely, full.high + more_s), waits)
-        idle_s = Between(np.maximum(waits.low - most_busy_s, 0), waits.likely - busy_s, waits.high - busy_s)
+        full_share = lost.of_delay(Bounds(np.maximum(full.low - less_s, 0), full.likely, full.high + more_s), waits)
+        idle_s = Bounds(np.maximum(waits.low - most_busy_s, 0), waits.likely - busy_s, waits.high - busy_s)
         idle_share = lost.of_delay(idle_s, waits)
     if not capacity.are_several:
         avoidably = avoidable_share = never
     waits_s = [
-        Between(
+        Bounds(
             float(np.quantile(of_all.low, place, method="lower")),
             float(np.quantile(of_all.likely, place)),
             float(np.quantile(of_all.high, place, method="higher")),
@@ -122,7 +122,7 @@ def ranges_of(requests: Requests, capacity: Capacity, avoidable: Between[Floats]
     in_both = len(waits.likely)
     low, likely, high = waits.map(lambda times_s: int((times_s > FROM_S).sum()))
     low, high = max(low - lost.wrong, 0), min(high + lost.wrong, in_both)
-    usually = Between(low - 2 * sqrt(low), likely, high + 2 * sqrt(high + 1))  # two standard deviations
+    usually = Bounds(low - 2 * sqrt(low), likely, high + 2 * sqrt(high + 1))  # two standard deviations
     wrong = lost.wrong / in_both
     return Ranges(lost.share, wrong, waited, usually.map(lambda count: count / in_both), avoidably, avoidable_share,
                   full_share, idle_share, waits_s)  # fmt: skip

@@ -30,7 +30,7 @@ Join = tuple[Log, Log, Joined]
 """The log of a balancer, that of a server, and which of their lines are the same requests."""
 
 
-class Between(NamedTuple, Generic[T]):
+class Bounds(NamedTuple, Generic[T]):
     """What is likely, and between which bounds it lies: a number, or an array with a value of each request."""
 
     low: T
@@ -38,13 +38,13 @@ class Between(NamedTuple, Generic[T]):
     high: T
 
     @classmethod
-    def exactly(cls, value: T) -> "Between[T]":
+    def exactly(cls, value: T) -> "Bounds[T]":
         """Return what is known for sure."""
         return cls(value, value, value)
 
-    def map(self, function: Callable[[T], U]) -> "Between[U]":
+    def map(self, function: Callable[[T], U]) -> "Bounds[U]":
         """Return what a function makes of the likely value and of the bounds."""
-        return Between(function(self.low), function(self.likely), function(self.high))
+        return Bounds(function(self.low), function(self.likely), function(self.high))
 
 
 class Noted(NamedTuple):
@@ -111,10 +111,10 @@ class Requests:
         return np.maximum(self.began_s - self.sent_s, 0)
 
     @property
-    def waits_s(self) -> Between[Floats]:
+    def waits_s(self) -> Bounds[Floats]:
         """How long each request waited, and at least and at most."""
         waited_s = self.waited_s
-        return Between(np.maximum(waited_s - self.less_s, 0), waited_s, waited_s + self.more_s)
+        return Bounds(np.maximum(waited_s - self.less_s, 0), waited_s, waited_s + self.more_s)
 
     @property
     def worked_s(self) -> Floats:
@@ -132,11 +132,11 @@ class Requests:
         return not self.is_coarse and bool((self.less_s > 0).any() or (self.more_s > 0).any())
 
     @property
-    def at_work(self) -> Between["Requests"]:
+    def at_work(self) -> Bounds["Requests"]:
         """The requests as if each was at work as shortly, and as long, as the logs allow."""
         by_s = np.maximum(self.less_s, self.more_s)
         least_s = np.minimum(by_s, self.worked_s / 2)
-        return Between(
+        return Bounds(
             replace(self, began_s=self.began_s + least_s, ended_s=self.ended_s - least_s),
             self,
             replace(self, began_s=self.began_s - by_s, ended_s=self.ended_s + by_s),

@@ -15,7 +15,7 @@ from stampede.logs.diagnose.diagnosis import Diagnosis
 from stampede.logs.diagnose.findings import NOTICED, Findings
 from stampede.logs.diagnose.logs import Logs
 from stampede.logs.diagnose.replayed import SEEDS, Replay
-from stampede.logs.diagnose.requests import BAD_GATEWAY, Between, Noted, Requests, has_header
+from stampede.logs.diagnose.requests import BAD_GATEWAY, Bounds, Noted, Requests, has_header
 from stampede.logs.durations import ASSUMED
 from stampede.logs.error_log import SAYS
 from stampede.predict.symptoms import SYMPTOMS, Symptom
@@ -265,19 +265,19 @@ def _symptom(findings: Findings) -> Symptom:
     return SYMPTOMS[{"avoidable": "avoidable-wait", "full": "threads"}.get(findings.cause, findings.cause)]
 
 
-def range_in_words(of: Between[float], in_words: Callable[[float], str]) -> str:
+def range_in_words(of: Bounds[float], in_words: Callable[[float], str]) -> str:
     """Return both ends of a range, or one of them if they read the same."""
     low, high = in_words(of.low), in_words(of.high)
     return low if low == high else f"{low} to {high}"
 
 
-def share_in_words(share: Between[float]) -> str:
+def share_in_words(share: Bounds[float]) -> str:
     """Return a share, or the range in which it lies, in whole percent."""
     is_known = share.high - share.low < 0.005
     return percent(share.likely) if is_known else f"{100 * share.low:.0f}-{100 * share.high:.0f}%"
 
 
-def _wait(within: Between[float]) -> str:
+def _wait(within: Bounds[float]) -> str:
     """Return a wait, or the range in which it lies if that is more than 5 % and 5 ms."""
     if within.high - within.low <= max(0.05 * within.high, 0.005):
         return _time(within.likely)
@@ -410,5 +410,5 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _ends(of: Between[float]) -> list[float]:
+def _ends(of: Bounds[float]) -> list[float]:
     return [of.low, of.high]
