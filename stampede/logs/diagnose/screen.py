@@ -391,7 +391,7 @@ def as_values(found: Diagnosis, replayed: Replay | None) -> dict[str, object]:
         "idle": findings.idle.likely, "overtaken": findings.overtaken,
         "unexplained": findings.unexplained, "doubts": [*capacity.doubts],
         "ranges": findings.ranges and {
-            name: _ends(value) if isinstance(value, Between) else [*map(_ends, value)] if name == "waits_s" else value
+            name: _ends(value) if isinstance(value, Bounds) else [*map(_ends, value)] if name == "waits_s" else value
             for name, value in findings.ranges._asdict().items()
         },
         **{kind: [each._asdict() | {"route": names[each.route]} for each in rows] for kind, rows in noted.items()},
