@@ -193,20 +193,13 @@ def class_(
     used = [submission for submission in handed if submission.runs]
     if not used:
         raise LabError("No run can be shown.", hint="stampede export results/<experiment>/latest writes an archive.")
-    laptops = number_laptops([[run for _, run in submission.runs] for submission in used])
-    places = {run.manifest: laptop.number for laptop in laptops for run in laptop.runs.values()}
-    predictions = {
-        places[run.manifest]: submission.predictions
-        for submission in used
-        for _, run in submission.runs
-        if run.manifest in places
-    }
+    laptops = number_laptops(used)
     with writing(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        chapters = write_class_page(target, laptops, own, predictions, left_out=len(problems))
+        chapters = write_class_page(target, laptops, own, left_out=len(problems))
     for chapter in chapters:
         say(f"{chapter.name}: {chapter.says}")
-    if sum(bool(submission.predictions) for submission in used) == 1:
+    if sum(bool(laptop.predictions) for laptop in laptops) == 1:
         say("The page has no predictions yet: it shows them when two laptops have handed in a lesson.")
     out.print(str(target), markup=False, soft_wrap=True)
     if problems:
