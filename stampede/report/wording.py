@@ -4,14 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from stampede.evaluate.metrics import METRICS, WHOLE_UNITS, unit
-from stampede.evaluate.metrics.metric import TIME_STATISTICS, percentile
+from stampede.evaluate.metrics import METRICS, WHOLE_UNITS
 from stampede.evaluate.statistics.stopping import has_interval
 from stampede.evaluate.verdict.validity import trial_name
 from stampede.records.claims import Claim, Quantity
 from stampede.records.plural import plural
 from stampede.records.run import Run
-from stampede.records.summary import ClaimRow, PublishedRow, Summary, suspect_trials
+from stampede.records.summary import PublishedRow, Summary, suspect_trials
 
 
 def trials_phrase(summary: Summary) -> str:
@@ -98,36 +97,6 @@ def figures_phrase(row: PublishedRow) -> str:
 def _ratio_number(value: float) -> str:
     """Return a ratio with two decimals; from 10 on as ``number`` does, and below 0.1 with two significant digits."""
     return number(value) if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
-
-
-def claim_value(claim: ClaimRow) -> str:
-    """Return the measured value of a claim, with its statistic and unit."""
-    if claim.measured is None:
-        return number(None)
-    if not unit_suffix(claim.unit):
-        return number(claim.measured)
-    stat = f"{claim.stat} " if claim.stat in TIME_STATISTICS else ""
-    return f"{stat}{number(whole_number(claim.unit, claim.measured))} {claim.unit}"
-
-
-def bound_phrase(claim: Claim) -> str:
-    """Return in words what a claim's bound means: in one, 99 % of the light requests have an overhead of …."""
-    value, side = claim.value, "at least" if claim.at_least is not None else "at most"
-    q, of_unit = percentile(value.stat), unit(value.metric, value.stat)
-    if other := claim.relative_to:
-        same = (other.metric, other.stat, other.request_class) == (value.metric, value.stat, value.request_class)
-        compared_to = "that" if same else _thing(other)
-        there = f" in {quantity_place(other)}" if (other.variant, other.load) != (value.variant, value.load) else ""
-        return f"in {quantity_place(value)}, {_thing(value)} is {side} {claim.limit:g} times {compared_to}{there}"
-    if q is not None and value.request_class:
-        share = 100 - q if claim.at_least is not None else q
-        metric = plain_name(value.metric)
-        a = "an" if metric[0] in "aeiou" else "a"
-        which = f"{share:g} % of the {value.request_class} requests have {a} {metric}"
-        return f"in {quantity_place(value)}, {which} of {side} {claim.limit:g} {of_unit}"
-    limit = f"{100 * claim.limit:g} %" if of_unit == "share" else f"{claim.limit:g}"
-    named = unit_suffix(of_unit)
-    return f"in {quantity_place(value)}, {_thing(value)} is {side} {limit}{named}"
 
 
 def claim_subject(claim: Claim) -> str:

@@ -18,7 +18,6 @@ from stampede.records.claims import Claim, Quantity
 from stampede.records.run import Host, Run
 from stampede.records.summary import ClaimRow, Estimate, Summary, TrialValidity, Validity
 from stampede.report.screen import LINES, WIDTH, screen_lines
-from stampede.report.screen.table import scale_of, strip
 from stampede.report.section import Section
 from stampede.report.tables.verdicts import claims_table
 from stampede.report.wording import trials_phrase
@@ -28,7 +27,6 @@ from stampede.run.record import record_of
 
 TABLES = "stampede report --tables"
 NAMES = names()
-TABLES = "stampede report --tables"
 OUTCOMES = [
     (5, "reproduced", "valid"), (5, "not reproduced", "suspect"), (5, "undecided", "suspect"),
     (5, "invalid", "invalid"), (1, "undecided", "valid"), (1, "invalid", "suspect"),
@@ -136,15 +134,14 @@ last takes ten times as long as the first: 1234 times.
 Helps: this experiment names no cure.
 Valid: all 5 trials, 5 of each variant. In brackets: 95 % intervals.
 
-                               burst
-                            response
-                            time, ms     burst, ms
-variant                   min    max  total  publ.  1 s                     10 s
-uvicorn-fastapi-sync     1600   1500   1000   1070  ━◆
-uvicorn-fastapi-async    1800   1700   1100   1070  ━◆
-gunicorn-fastapi-sync    2000   1900   1200   1070  ━◆━
-gunicorn-fastapi-async   2200   2100   1300   1070  ━◆━━
-gunicorn-flask-sync      2400   2300   1400   1070  ━◆━━━
+                              burst        burst
+                           response     response burst total,
+variant                time min, ms time max, ms           ms publ.  total
+uvicorn-fastapi-sync           1600         1500         1000  1070  ━━━━━━━━
+uvicorn-fastapi-async          1800         1700         1100  1070  ━━━━━━━━━
+gunicorn-fastapi-sync          2000         1900         1200  1070  ━━━━━━━━━
+gunicorn-fastapi-async         2200         2100         1300  1070  ━━━━━━━━━━
+gunicorn-flask-sync            2400         2300         1400  1070  ━━━━━━━━━━━
 5 of 5 claims hold.
 Report: results/x/report.html · all tables: stampede report --tables
 Next: on a quiet machine: stampede run ten-at-once\
@@ -166,15 +163,14 @@ only trial is suspect.
 Helps: this experiment names no cure.
 Suspect: 5 of 5 trials; reason 1: the machine was busy  (+ 7 reasons).
 
-                               burst
-                            response
-                            time, ms     burst, ms
-variant                   min    max  total  publ.  1 s                     10 s
-uvicorn-fastapi-sync     1600   1500   1000   1070  ━◆
-uvicorn-fastapi-async    1800   1700   1100   1070  ━◆
-gunicorn-fastapi-sync    2000   1900   1200   1070  ━◆━
-gunicorn-fastapi-async   2200   2100   1300   1070  ━◆━━
-gunicorn-flask-sync      2400   2300   1400   1070  ━◆━━━
+                              burst        burst
+                           response     response burst total,
+variant                time min, ms time max, ms           ms publ.  total
+uvicorn-fastapi-sync           1600         1500         1000  1070  ━━━━━━━━
+uvicorn-fastapi-async          1800         1700         1100  1070  ━━━━━━━━━
+gunicorn-fastapi-sync          2000         1900         1200  1070  ━━━━━━━━━
+gunicorn-fastapi-async         2200         2100         1300  1070  ━━━━━━━━━━
+gunicorn-flask-sync            2400         2300         1400  1070  ━━━━━━━━━━━
 One trial decides no claim; 3 of 5 hold so far (to decide: --trials 7, 7 min).
 Report: results/x/report.html · all tables: stampede report --tables
 Next: on a quiet machine: stampede run ten-at-once\
@@ -228,30 +224,6 @@ def test_a_claim_that_does_not_hold_has_a_line_with_its_value_and_bound() -> Non
     assert f"4 of {len(run.claims)} claims hold; 1 not reproduced." in text
     assert f"Not so: {row.says[:30]}" in text
     assert "1234 ms, claimed at most 1250" in text
-
-
-@pytest.mark.parametrize(
-    ("unit_", "values", "axis"),
-    [
-        ("ms", [2, 9000], snapshot("1 ms   10 ms   100 ms 1 s     ")),
-        ("share", [0.2], snapshot("0%            50%         100%")),
-        ("requests/s", [30, 60], snapshot("10                         100")),
-        ("index", [0.9], snapshot("0             0.5            1")),
-        ("ms", [], snapshot("0 ms          0.5 ms      1 ms")),
-    ],
-)
-def test_a_scale_has_the_labels_of_its_unit(unit_: str, values: list[float], axis: str) -> None:
-    assert scale_of(values, unit_, 30).axis(unit_) == axis
-
-
-def test_a_strip_is_longer_for_a_longer_time_and_marks_the_published_one() -> None:
-    scale = scale_of([1, 10, 100, 1000], "ms", 31)
-
-    assert [strip(scale, value, None).rstrip() for value in (1, 10, 100, 1000)] == [
-        "━" * (10 * n + 1) for n in range(4)
-    ]
-    assert strip(scale, 10, 100)[20] == "◆"
-    assert strip(scale, None, None).strip() == ""
 
 
 def test_a_claim_without_a_value_says_why() -> None:
