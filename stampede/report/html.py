@@ -50,16 +50,13 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
     bars_title, bars = "", list[tuple[str, str, float]]()
     if lead:  # a bar for each variant, of what the answer is about
         rows = {variant.name: lead.group.row(summary, variant.name, lead.stat) for variant in run.variants}
-        labels, of = section.labels if section else {}, lead.group
+        labels = section.labels if section else {}
         bars = [
             (labels.get(name, name), short_figure(row.unit, row.measured), row.measured)
             for name, row in rows.items()
             if row and row.measured is not None
         ]
-        whose = f"{of.request_class} requests, " if of.request_class else ""
-        under = f" ({of.load})" if of.load and len(run.loads) > 1 else ""
-        measured = of._replace(load=None, request_class=None, stats=(lead.stat,)).title(run, stat=lead.stat)
-        bars_title = capitalised(f"{whose}{measured}{under}")
+        bars_title = capitalised(lead.group._replace(stats=(lead.stat,)).title(run, stat=lead.stat))
     page = render(
         "report.html",
         *_SCRIPTS,
