@@ -91,7 +91,7 @@ def _below(run: Run, summary: Summary, section: Section | None) -> Iterator[_Par
         yield _Part(remark, most=LINES, gives_way=3 * place, style="" if place else "bold")
     shown = [*answers(run, summary), *cures(run, summary)]
     for place, sentence in enumerate(words.claim_sentences(run, summary, shown, WIDTH)):
-        yield _Part(sentence, most=1, gives_way=max(place - 1, 0))
+        yield _Part(sentence, most=1, gives_way=place)
     if run.trials > 1 and (judged := article_sentence(run, summary)):
         yield _Part(judged, most=3)
 
