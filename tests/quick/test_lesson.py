@@ -382,23 +382,3 @@ def test_restart_forgets_the_answers_and_keeps_the_runs(lab: Lab, measuring: Mea
     assert len([*lab.results.glob("lesson-heavy-mix/*/run.json")]) == 1
     assert lab.call("lesson", "--restart").stderr == ""
     assert len(measuring.started) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message", "hint"),
-    [
-        (["lesson", "7"], "There is no step 7.", "stampede lesson …, from 1 to 6"),
-        (["lesson", "--explain", "x"],
-         "The explanation comes after the result of ten-at-once, which was not measured yet.", "stampede lesson 1"),
-        (["lesson", "3", "--solution"],
-         "The solution comes after the result of even-shares, which was not measured yet.", "stampede lesson 3"),
-        (["lesson", "3", "--set", "balance=least_conn"],
-         "The exercise comes after the result of even-shares, which was not measured yet.", "stampede lesson 3"),
-    ],
-)  # fmt: skip
-def test_wrong_use_is_named_and_records_nothing(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
-    done = lab.call(*arguments)
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: {message}\n\nhint: {hint}\n"
-    assert not lab.results.exists()

@@ -415,17 +415,6 @@ def test_a_question_that_only_one_laptop_has_is_not_shown() -> None:
     assert [(each.says, each.near) for each in found] == [("asked of all", 0), ("nothing", 2)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message", "hint"),
-    [([], "Give the archives that the class has handed in.", 'stampede class a.tar.gz b.tar.gz'),
-     (["a.tar.gz", "--to", "."], ". is a folder, but the page is a file.", "--to class.html")],
-)  # fmt: skip
-def test_wrong_use_is_named(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
-    done = lab.call("class", *arguments)
-
-    assert (done.returncode, done.stderr) == (2, f"error: {message}\n\nhint: {hint}\n")
-
-
 @pytest.fixture
 def page(tab: Page, of_twelve: tuple[int, str, str, Path]) -> Iterator[Page]:
     """Open the page of the class, and fail if it complains or asks the network for anything."""
