@@ -60,6 +60,7 @@ WRONG_LINES = (
     "rum", "--fast", "machines check", "run a b c", "run --trails 3", "run --trials",
     "run --full=yes", "run --seed 1.5", "diagnose a --workers 2000", "class", "class a.tar.gz --to .",
     "lesson 7", "lesson --explain x", "lesson 3 --solution", "lesson 3 --set balance=least_conn",
+    *(f"lesson 2 --predict {said}" for said in ("100", "100,soon", "100,-1", "nan,1")),
 )  # fmt: skip
 
 
@@ -106,6 +107,14 @@ error: The explanation comes after the result of ten-at-once, which was not meas
     lesson 1
 error: The solution comes after the result of even-shares, which was not measured yet. hint: stampede lesson 3
 error: The exercise comes after the result of even-shares, which was not measured yet. hint: stampede lesson 3
+error: This step asks for 2 predictions, not 1. hint: Write a number such as 300 or 2.5 (as an option:
+    --predict 300,2.5).
+error: The prediction 'soon' is no number. hint: Write a number such as 300 or 2.5 (as an option: --predict
+    300,2.5).
+error: The prediction -1 must be from 0 to 1000: light requests answered per second with one process of eight
+    threads … requests/s. hint: Write a number such as 300 or 2.5 (as an option: --predict 300,2.5).
+error: The prediction nan must be from 0 to 1000: light requests answered per second with four processes of
+    two threads … requests/s. hint: Write a number such as 300 or 2.5 (as an option: --predict 300,2.5).
 """)
 
 
@@ -183,17 +192,6 @@ def test_the_plan_of_rounds_until_all_is_decided_names_its_end() -> None:
         "  1. heavy-mix, 20s: one-process\n"
         "  Further rounds: the same, each in an order of its own\n"
     )
-
-
-def test_the_list_for_programs_has_all_experiments(lab: Lab) -> None:
-    listed = [json.loads(line) for line in lab.call("list", "--json").stdout.splitlines()]
-    assert [one["name"] for one in listed] == NAMES
-    assert {tuple(one) for one in listed} == {
-        ("schema", "name", "topic", "title", "question", "source", "variants", "loads")
-    }
-    [one] = [one for one in listed if one["name"] == "heavy-mix"]
-    assert one["variants"]["one-process"]["threads"] == 8
-    assert "Other" not in {one["topic"] for one in listed}
 
 
 def test_report_derives_everything_again_and_prints_tables_for_a_page(lab: Lab) -> None:
@@ -353,7 +351,7 @@ def test_a_recorded_command_can_be_typed_again() -> None:
     assert MeasureOptions(full=True, trials=3).command("stampede run mine") == "stampede run mine --full --trials 3"
 
 
-def test_a_folder_of_results_that_will_not_do_stops_a_run_before_it_starts(lab: Lab) -> None:
+def test_results_that_cannot_be_written_stop_a_run_before_it_starts(lab: Lab) -> None:
     lab.results.parent.mkdir(exist_ok=True)
     lab.results.write_text("a file where a folder should be")
     done = lab.call("run", "heavy-mix")
@@ -402,6 +400,11 @@ def test_who_reads_only_the_first_line_gets_no_error(lab: Lab) -> None:
 
 def test_what_people_pipe_is_json(lab: Lab) -> None:
     """list, plan, report, compare, predict and doctor; messages go to standard error."""
+    every = {one["name"]: one for line in lab.call("list", "--json").stdout.splitlines() for one in [json.loads(line)]}
+    assert [*every] == NAMES
+    assert [*every["heavy-mix"]] == ["schema", "name", "topic", "title", "question", "source", "variants", "loads"]
+    assert every["heavy-mix"]["variants"]["one-process"]["threads"] == 8
+    assert "Other" not in {one["topic"] for one in every.values()}
     run = make_run(lab.results / "made-up" / "one", dict.fromkeys(("one", "two"), HUNDRED[:20]), times=2)
 
     plan = json.loads(lab.call("plan", "ten-at-once", "--trials", "1", "--json").stdout)
