@@ -114,13 +114,13 @@ def test_the_way_of_a_request_shows_each_queue_and_each_thread() -> None:
 
 
 def test_predictions_stand_beside_results() -> None:
-    known = Bar(says="the last one is answered after", unit="ms", yours=3000, theory=10009, measured=10020, low=10010,
+    known = Bar(says="the last one is answered after", unit="ms", yours=3000, theory=0, measured=10020, low=10010,
                 high=10030)  # fmt: skip
     unknown = Bar(says="with ten threads after", unit="ms", yours=0, theory=None, measured=1020, low=None, high=None)
 
     assert page.result_bars([known, unknown]) == [
         ("The last one is answered after … ms",
-         [("you predicted", "3000", 3000), ("theory predicts", "10009", 10009),
+         [("you predicted", "3000", 3000), ("theory predicts", "0.00", 0),
           ("measured", "10020 (10010 to 10030)", 10020)]),
         ("With ten threads after … ms", [("you predicted", "0.00", 0), ("measured", "1020", 1020)]),
     ]  # fmt: skip

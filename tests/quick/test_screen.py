@@ -1,5 +1,6 @@
 """The answer fits on a screen of 24 lines and 80 columns, for every experiment and however a run went."""
 
+import io
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
+from rich.console import Console
 
 from stampede.evaluate.metrics import unit
 from stampede.evaluate.verdict.validity import judge_run
@@ -19,7 +21,9 @@ from stampede.records.run import Host, Run
 from stampede.records.summary import ClaimRow, Estimate, Summary, TrialValidity, Validity
 from stampede.report.screen import LINES, WIDTH, screen_lines
 from stampede.report.section import Section
+from stampede.report.tables import Table
 from stampede.report.tables.verdicts import claims_table
+from stampede.report.terminal import terminal_table
 from stampede.report.wording import trials_phrase
 from stampede.reproduce.shown import shown_of
 from stampede.run.options import MeasureOptions
@@ -175,6 +179,17 @@ One trial decides no claim; 3 of 5 hold so far (to decide: --trials 7, 7 min).
 Report: results/x/report.html · all tables: stampede report --tables
 Next: on a quiet machine: stampede run ten-at-once\
 """)
+
+
+def test_a_figure_of_a_table_is_whole_however_narrow_the_terminal_is() -> None:
+    """Cells wrap between words only: a number that is cut would be another number."""
+    head = ("variant", "", *(f"p{n}" for n in range(50, 60)))
+    cells = [f"{n}12345\n{n}1111 to {n}9999" for n in range(50, 60)]
+    console = Console(file=io.StringIO(), width=60, record=True)
+
+    console.print(terminal_table(Table("Times", head, [("one", "measured", *cells)], words=2)), crop=False)
+
+    assert {*" ".join(cells).split()} <= {*console.export_text().split()}
 
 
 def test_the_command_for_the_tables_is_whole_and_names_every_run_but_the_latest(

@@ -126,7 +126,11 @@ def test_the_page_says_who_differs(of_twelve: tuple[int, str, str, Path]) -> Non
 def test_a_claim_has_what_the_article_published_what_theory_predicts_and_how_many_verdicts_are_in_doubt(
     lab: Lab, tmp_path: Path
 ) -> None:
-    def doubted(place: int, _record: dict[str, Any], summary: dict[str, Any]) -> None:
+    """A claim with another bound is another claim."""
+
+    def doubted(place: int, record: dict[str, Any], summary: dict[str, Any]) -> None:
+        if place == 1:
+            record["claims"][-1] |= {"at_least": 0.123, "at_most": None}
         for claim in summary["claims"]:
             claim["suspect"] = place == 0
         for row in summary["rows"]:
@@ -137,6 +141,7 @@ def test_a_claim_has_what_the_article_published_what_theory_predicts_and_how_man
 
     assert re.search(r"Median of 2: [\d.]+; theory: [\d.]+; published: 1\.0\. \d undecided", text_of(page)), "7 / 7"
     assert "1 of 2 verdicts rest on suspect trials." in text_of(page)
+    assert text_of(page).count("Median of 1: ") == 1
 
 
 @pytest.mark.usefixtures("without_pictures")
