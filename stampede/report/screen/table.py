@@ -104,10 +104,12 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
 
 
 def _lines(table: Table, width: int) -> list[Text]:
-    console = Console(width=2 * width, color_system="standard", force_terminal=True, emoji=False)
-    with console.capture() as printed:
-        console.print(table)
-    lines = [*map(Text.from_ansi, printed.get().splitlines())]
+    """Return the lines of a table. No text of a run is taken for markup or for an escape sequence."""
+    console = Console(width=2 * width, markup=False, emoji=False, highlight=False)
+    lines = [
+        Text.assemble(*((part.text, part.style or "") for part in line))
+        for line in console.render_lines(table, pad=False)
+    ]
     for line in lines:
         line.rstrip()
     return lines
