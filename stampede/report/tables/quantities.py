@@ -138,15 +138,15 @@ def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
         lines = []
         for row in rows:
             by = _divided_by(run, row.variant, load.name, "response_time", None, completion_times=True)
-            measured = row.measured if row.measured or row.predicted is None else None
             for word, times_ms in (
-                ("published" + divisor_suffix(by), row.published), ("predicted", row.predicted), ("measured", measured),
+                (f"published{divisor_suffix(by)}", row.published), ("predicted", row.predicted),
+                ("measured", row.measured),
             ):  # fmt: skip
-                if times_ms is not None:
-                    steps = "  ".join(f"{time_ms / 1000:.2f}" for time_ms in times_ms)
-                    lines.append((row.variant, word, steps or number(None)))
-        title = f"Response times in seconds, in order of completion{load_suffix(run, load.name)}"
-        yield Table(title, ("variant", "", "1st to last"), lines, words=3)
+                if times_ms:
+                    lines.append((row.variant, word, "  ".join(f"{time_ms / 1000:.2f}" for time_ms in times_ms)))
+        if lines:
+            title = f"Response times in seconds, in order of completion{load_suffix(run, load.name)}"
+            yield Table(title, ("variant", "", "1st to last"), lines, words=3)
 
 
 def counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
