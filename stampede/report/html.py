@@ -50,13 +50,16 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
     bars_title, bars = "", list[tuple[str, str, float]]()
     if lead:  # a bar for each variant, of what the answer is about
         rows = {variant.name: lead.group.row(summary, variant.name, lead.stat) for variant in run.variants}
-        labels = section.labels if section else {}
+        labels, of = section.labels if section else {}, lead.group
         bars = [
             (labels.get(name, name), short_figure(row.unit, row.measured), row.measured)
             for name, row in rows.items()
             if row and row.measured is not None
         ]
-        bars_title = capitalised(lead.group._replace(stats=(lead.stat,)).title(run, stat=lead.stat))
+        whose = f"{of.request_class} requests, " if of.request_class else ""
+        under = f" ({of.load})" if of.load and len(run.loads) > 1 else ""
+        measured = of._replace(load=None, request_class=None, stats=(lead.stat,)).title(run, stat=lead.stat)
+        bars_title = capitalised(f"{whose}{measured}{under}")
     page = render(
         "report.html",
         *_SCRIPTS,

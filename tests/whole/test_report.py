@@ -192,7 +192,7 @@ def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> 
     assert opening.startswith("8.0 ms The p90 of the overhead of light requests in one")
     assert "Answer: Requests wait: p90 8.0 ms" in opening
     assert "Helps: Two helps: 0%." in opening
-    assert opening.endswith("Light overhead p90, ms one8.0 two2.0")
+    assert opening.endswith("Light requests, overhead p90, ms one8.0 two2.0")
     assert [float(width) for width in re.findall(r'<span style="width: ([\d.]+)%', page)] == [100, 25]
 
 
