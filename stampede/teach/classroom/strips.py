@@ -79,12 +79,6 @@ class Strip:
         return "ratio" if self.claim.relative_to else unit(self.claim.value.metric, self.claim.value.stat)
 
     @property
-    def key(self) -> object:
-        """What is the same for claims on the same quantities with the same bound, whatever they say."""
-        quantities = [(of.variant, of.load, of.request_class, of.metric, of.stat) for of in self.claim.quantities]
-        return *quantities, self.claim.bound
-
-    @property
     def values(self) -> dict[int, float]:
         """The number of each laptop that has one."""
         return {dot.laptop: dot.value for dot in self.dots if dot.value is not None}
@@ -148,15 +142,15 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: Experiment) -> list[
     ``own`` is what the lab's own file says of it; what a run says of other claims is not shown.
     """
     load = next(iter(own.all_loads))
-    claims = sorted(own.claims, key=lambda claim: _ROLES.index(claim.role))
-    made = {strip.key: strip for strip in (Strip(claim.with_load(load)) for claim in claims)}
+    claims = [claim.with_load(load) for claim in sorted(own.claims, key=lambda claim: _ROLES.index(claim.role))]
+    made = {_key(claim): Strip(claim) for claim in claims}
     for laptop in laptops:
         if not (handed := laptop.runs.get(experiment)):
             continue
         run, summary, _ = handed
         for said, row in zip(run.claims, summary.claims, strict=True):
             claim = said.with_load(run.loads[0].name)
-            if not (strip := made.get(Strip(claim).key)):
+            if not (strip := made.get(_key(claim))):
                 continue
             cpu = next((of.settings.get("CPU", "") for of in run.loads if of.name == claim.value.load), "")
             strip.dots.append(Dot(laptop.number, row.measured, row.verdict, run.cores, cpu, row.suspect))
@@ -165,6 +159,12 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: Experiment) -> list[
             if strip.published is None:
                 strip.published = _known(claim, summary, "published")
     return [strip for strip in made.values() if strip.dots]
+
+
+def _key(claim: Claim) -> tuple[object, ...]:
+    """Return what is the same for claims on the same quantities with the same bound, whatever they say."""
+    quantities = [(of.variant, of.load, of.request_class, of.metric, of.stat) for of in claim.quantities]
+    return *quantities, claim.bound
 
 
 def _known(claim: Claim, summary: Summary, word: str) -> float | None:
