@@ -36,7 +36,7 @@ def report(
     from stampede.diagnosis.section import read_section  # noqa: PLC0415
     from stampede.report.markdown import markdown  # noqa: PLC0415
     from stampede.report.screen import print_screen  # noqa: PLC0415
-    from stampede.report.terminal import UnknownTable, print_chosen_tables, print_tables  # noqa: PLC0415
+    from stampede.report.terminal import print_chosen_tables, print_tables  # noqa: PLC0415
 
     folder = run or latest(results)
     summary = reported(folder, results, recompute=recompute)
@@ -47,11 +47,7 @@ def report(
     elif as_json:
         write_json(summary.model_dump_json(indent=2))
     elif table:
-        try:
-            print_chosen_tables(out, record, summary, table, section)
-        except UnknownTable as error:
-            titles = "\n".join(error.titles)
-            raise WrongUse(f"No table has {error.word!r} in its title.", hint=f"The tables:\n{titles}") from None
+        print_chosen_tables(out, record, summary, table, section)
     elif tables:
         print_tables(out, record, summary, section)
         rows = Path(report_path(folder)).parent / "*/*/*/requests.parquet"

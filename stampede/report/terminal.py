@@ -6,6 +6,7 @@ from rich import table as rich
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from stampede.errors import WrongUse
 from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.section import Section
@@ -54,21 +55,14 @@ def print_tables(console: Console, run: Run, summary: Summary, section: Section 
 def print_chosen_tables(
     console: Console, run: Run, summary: Summary, words: Sequence[str], section: Section | None = None
 ) -> None:
-    """Print the tables whose titles contain one of the words. Raise UnknownTable for a word that no title contains."""
+    """Print the tables whose titles contain one of the words. Raise WrongUse for a word that no title contains."""
     tables = [*quantity_tables(run, summary), *counting_tables(run, summary), *(section.tables if section else ()),
               *verdict_tables(run, summary)]  # fmt: skip
     for word in words:
         if not any(word.lower() in table.title.lower() for table in tables):
-            raise UnknownTable(word, [table.title for table in tables])
+            titles = "\n".join(table.title for table in tables)
+            raise WrongUse(f"No table has {word!r} in its title.", hint=f"The tables:\n{titles}")
     _print_all(console, [table for table in tables if any(word.lower() in table.title.lower() for word in words)])
-
-
-class UnknownTable(ValueError):
-    """A word that is in the title of no table: ``word``, and the ``titles`` that there are."""
-
-    def __init__(self, word: str, titles: Sequence[str]) -> None:
-        super().__init__(word)
-        self.word, self.titles = word, [*titles]
 
 
 def print_predicted(console: Console, run: Run, summary: Summary) -> None:

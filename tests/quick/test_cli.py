@@ -402,7 +402,7 @@ def test_what_people_pipe_is_json(lab: Lab) -> None:
     """list, plan, report, compare, predict and doctor; messages go to standard error."""
     every = {one["name"]: one for line in lab.call("list", "--json").stdout.splitlines() for one in [json.loads(line)]}
     assert [*every] == NAMES
-    assert [*every["heavy-mix"]] == ["schema", "name", "topic", "title", "question", "source", "variants", "loads"]
+    assert [*every["heavy-mix"]] == ["schema", "name", "title", "question", "topic", "source", "variants", "loads"]
     assert every["heavy-mix"]["variants"]["one-process"]["threads"] == 8
     assert "Other" not in {one["topic"] for one in every.values()}
     run = make_run(lab.results / "made-up" / "one", dict.fromkeys(("one", "two"), HUNDRED[:20]), times=2)
