@@ -200,7 +200,13 @@ def test_report_derives_everything_again_and_prints_tables_for_a_page(lab: Lab) 
 
     done = lab.call("report", str(run), "--tables")
     page = lab.call("report", str(run), "--markdown")
+    one, none = (lab.call("report", str(run), "--table", word) for word in ("overhead", "nosuch"))
 
+    assert " ".join(one.stdout.split()).startswith(
+        "Overhead of requests, ms variant min p50 p90 p99 answered one measured"
+    )
+    assert (none.returncode, none.stdout) == (2, "")
+    assert none.stderr.startswith("error: No table has 'nosuch' in its title.\n\nhint: The tables:\nOverhead of requ")
     assert (done.returncode, done.stderr) == (
         0, f"\nThe requests, for DuckDB and pandas: {run}/*/*/*/requests.parquet\n\nReport: {run / 'report.html'}\n"
     )  # fmt: skip
