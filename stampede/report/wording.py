@@ -101,17 +101,15 @@ def _ratio_number(value: float) -> str:
 
 def claim_subject(claim: Claim) -> str:
     """Return in words what a claim measures: The p99 of the overhead of light requests in one."""
-    value = claim.value
-    subject = f"{_thing(value)} in {quantity_place(value)}"
-    if other := claim.relative_to:
-        subject += f", divided by {_thing(other)} in {quantity_place(other)},"
-    return capitalised(subject)
 
+    def named(quantity: Quantity) -> str:
+        stat = _STATISTICS.get(quantity.stat, plain_name(quantity.stat))
+        phrase = metric_phrase(quantity.metric, quantity.request_class)
+        thing = phrase if phrase.endswith(f" {stat}") else f"{stat} of the {phrase}"
+        return f"the {thing} in {quantity.variant}" + (f" under {quantity.load}" if quantity.load else "")
 
-def _thing(quantity: Quantity) -> str:
-    stat = _STATISTICS.get(quantity.stat, plain_name(quantity.stat))
-    phrase = metric_phrase(quantity.metric, quantity.request_class)
-    return f"the {phrase}" if phrase.endswith(f" {stat}") else f"the {stat} of the {phrase}"
+    divided = f", divided by {named(claim.relative_to)}," if claim.relative_to else ""
+    return capitalised(named(claim.value) + divided)
 
 
 _STATISTICS = {
@@ -127,11 +125,6 @@ _STATISTICS = {
     "per_second": "rate",
 }
 """Statistics whose names do not read well in a sentence."""
-
-
-def quantity_place(quantity: Quantity) -> str:
-    """Return the variant of a quantity, and the load if the quantity names it."""
-    return quantity.variant + (f" under {quantity.load}" if quantity.load else "")
 
 
 def capitalised(sentence: str) -> str:
