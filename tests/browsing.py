@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
-from playwright.sync_api import ConsoleMessage, Error, Page, Request, expect, sync_playwright
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.conftest import PATIENCE_S
 from tools.browser import chromium
@@ -32,30 +33,31 @@ def tab() -> Iterator[Page]:
         yield page
 
 
+def violations(page: Page, scheme: Any = "light") -> list[tuple[str, str]]:
+    """Return what shuts people out of a page, as axe finds it: a rule, and the begin of the first element."""
+    page.emulate_media(color_scheme=scheme)
+    found = Axe().run(page, options=SCHEMES[scheme])
+    return [(one["id"], one["nodes"][0]["html"][:120]) for one in found.response["violations"]]
+
+
 @contextmanager
 def opened(tab: Page, address: str, height: int = 900) -> Iterator[Heard]:
     """Show a page as a browser that was just started does, and listen to it; show nothing at the end."""
     heard = Heard([], [], [])
 
-    def asked(request: Request) -> None:
-        heard.asked.append(request.url)
-
-    def said(message: ConsoleMessage) -> None:
-        heard.console.append(message.text)
-
-    def failed(error: Error) -> None:
-        heard.errors.append(str(error))
-
+    listeners: dict[Any, Any] = {
+        "request": lambda request: heard.asked.append(request.url),
+        "console": lambda message: heard.console.append(message.text),
+        "pageerror": lambda error: heard.errors.append(str(error)),
+    }
     tab.set_viewport_size({"width": 1100, "height": height})
     tab.emulate_media(media="null", color_scheme="null")
-    tab.on("request", asked)
-    tab.on("console", said)
-    tab.on("pageerror", failed)
+    for event, listener in listeners.items():
+        tab.on(event, listener)
     try:
         tab.goto(address)
         yield heard
     finally:
-        tab.remove_listener("request", asked)
-        tab.remove_listener("console", said)
-        tab.remove_listener("pageerror", failed)
+        for event, listener in listeners.items():
+            tab.remove_listener(event, listener)
         tab.goto("about:blank")

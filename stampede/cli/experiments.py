@@ -41,16 +41,9 @@ def list_experiments(
             broken.append(error.message)
             continue
         if as_json:
-            values = {
-                "name": name,
-                "topic": experiment.topic,
-                "title": experiment.title,
-                "question": experiment.question,
-                "source": experiment.source.model_dump(mode="json") if experiment.source else None,
-                "variants": {key: value.model_dump(mode="json") for key, value in experiment.variants.items()},
-                "loads": {key: value.model_dump(mode="json") for key, value in experiment.all_loads.items()},
-            }
-            print_json(values)
+            told = experiment.model_dump(mode="json", include={"topic", "title", "question", "source", "variants"})
+            loads = {key: value.model_dump(mode="json") for key, value in experiment.all_loads.items()}
+            print_json({"name": name, **told, "loads": loads})
         else:
             titles[experiment.topic][name] = experiment.title
     for topic, of_topic in titles.items():

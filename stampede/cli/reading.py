@@ -36,7 +36,7 @@ def report(
     from stampede.diagnosis.section import read_section  # noqa: PLC0415
     from stampede.report.markdown import markdown  # noqa: PLC0415
     from stampede.report.screen import print_screen  # noqa: PLC0415
-    from stampede.report.terminal import UnknownTable, print_chosen_tables, print_tables  # noqa: PLC0415
+    from stampede.report.terminal import print_chosen_tables, print_tables  # noqa: PLC0415
 
     folder = run or latest(results)
     summary = reported(folder, results, recompute=recompute)
@@ -47,11 +47,7 @@ def report(
     elif as_json:
         write_json(summary.model_dump_json(indent=2))
     elif table:
-        try:
-            print_chosen_tables(out, record, summary, table, section)
-        except UnknownTable as error:
-            titles = "\n".join(error.titles)
-            raise WrongUse(f"No table has {error.word!r} in its title.", hint=f"The tables:\n{titles}") from None
+        print_chosen_tables(out, record, summary, table, section)
     elif tables:
         print_tables(out, record, summary, section)
         rows = Path(report_path(folder)).parent / "*/*/*/requests.parquet"
@@ -193,20 +189,13 @@ def class_(
     used = [submission for submission in handed if submission.runs]
     if not used:
         raise LabError("No run can be shown.", hint="stampede export results/<experiment>/latest writes an archive.")
-    laptops = number_laptops([[run for _, run in submission.runs] for submission in used])
-    places = {run.manifest: laptop.number for laptop in laptops for run in laptop.runs.values()}
-    predictions = {
-        places[run.manifest]: submission.predictions
-        for submission in used
-        for _, run in submission.runs
-        if run.manifest in places
-    }
+    laptops = number_laptops(used)
     with writing(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        chapters = write_class_page(target, laptops, own, predictions, left_out=len(problems))
+        chapters = write_class_page(target, laptops, own, left_out=len(problems))
     for chapter in chapters:
         say(f"{chapter.name}: {chapter.says}")
-    if sum(bool(submission.predictions) for submission in used) == 1:
+    if sum(bool(laptop.predictions) for laptop in laptops) == 1:
         say("The page has no predictions yet: it shows them when two laptops have handed in a lesson.")
     out.print(str(target), markup=False, soft_wrap=True)
     if problems:

@@ -10,19 +10,12 @@ from stampede.report.spread import word_list
 from stampede.report.tables import Table
 from stampede.report.wording import capitalised, metric_phrase, number, plain_name, shortened
 
-MOST_CHARACTERS = 155
-"""As many characters as two lines of a terminal have, in which the sentence on an article should fit."""
-_LEAST_NAME = 20
-"""To so many characters the name of an article is shortened at most."""
 _MOST_NAMED = 3
 """How many pairs in another order a table names."""
 
 
 def article_sentence(run: Run, summary: Summary) -> str | None:
-    """Return the verdict on the article in a sentence; None: no figures were published.
-
-    The article's name is shortened so that the sentence fits into MOST_CHARACTERS; the counts are never left out.
-    """
+    """Return the verdict on the article in a sentence; None: no figures were published."""
     if (article := summary.article) is None:
         return None
     name, order, conclusion = _short_name(run), article.order, article.conclusion
@@ -43,9 +36,7 @@ def article_sentence(run: Run, summary: Summary) -> str | None:
             "different": "another conclusion",
             "partly the same": f"{conclusion.hold} of {conclusion.claims} claims reproduced{undecided}",
         }[conclusion.verdict])  # fmt: skip
-    told = "; ".join(filter(None, (", ".join(whole), figures_counted(summary, article))))
-    room = max(MOST_CHARACTERS - len(told) - len(": ."), _LEAST_NAME)
-    return f"{name if len(name) <= room else shortened(name.partition(',')[0], room)}: {told}."
+    return f"{name}: {'; '.join(filter(None, (', '.join(whole), figures_counted(summary, article))))}."
 
 
 def _short_name(run: Run) -> str:

@@ -40,7 +40,7 @@ def write_report(run_folder: Path, summary: Summary, section: Section | None = N
             for load in [load_timeline(run, lanes)]
         ]
     quantities, chart = list(quantity_tables(run, summary)), published_chart(run, summary)
-    verdicts = claims_table(run, summary, explained=True) if summary.claims else None
+    verdicts = claims_table(run, summary) if summary.claims else None
     common = {
         key: value
         for key, value in run.variants[0].settings.items()

@@ -1,17 +1,16 @@
 """A run's results on a terminal of 80 columns."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from math import ceil
+from collections.abc import Iterable, Sequence
 
 from rich import table as rich
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from stampede.errors import WrongUse
 from stampede.records.run import Run
 from stampede.records.summary import Summary
 from stampede.report.section import Section
-from stampede.report.tables import COUNTS, Table
+from stampede.report.tables import Table
 from stampede.report.tables.quantities import counting_tables, legend, quantity_tables, stairs_tables
 from stampede.report.tables.verdicts import verdict_tables
 from stampede.report.wording import doubts_of, load_suffix, trials_phrase
@@ -42,7 +41,7 @@ def print_tables(console: Console, run: Run, summary: Summary, section: Section 
     _print_legend(console, run, quantities)
     if left_out := [name for name in FURTHER if any(name in table.head for table in whole)]:
         console.print(Text(f"left out: {', '.join(left_out)}; --table prints a table with all columns", style="dim"))
-    _print_all(console, _counting_tables(run, summary))
+    _print_all(console, counting_tables(run, summary))
     if section:
         console.print(Text(f"\n{section.title}\n", style="bold"))
         console.print(_listed([*section.answers, *section.minor]))
@@ -56,34 +55,21 @@ def print_tables(console: Console, run: Run, summary: Summary, section: Section 
 def print_chosen_tables(
     console: Console, run: Run, summary: Summary, words: Sequence[str], section: Section | None = None
 ) -> None:
-    """Print the tables whose titles contain one of the words. Raise UnknownTable for a word that no title contains."""
-    tables = [*quantity_tables(run, summary), *_counting_tables(run, summary), *(section.tables if section else ()),
+    """Print the tables whose titles contain one of the words. Raise WrongUse for a word that no title contains."""
+    tables = [*quantity_tables(run, summary), *counting_tables(run, summary), *(section.tables if section else ()),
               *verdict_tables(run, summary)]  # fmt: skip
     for word in words:
         if not any(word.lower() in table.title.lower() for table in tables):
-            raise UnknownTable(word, [table.title for table in tables])
+            titles = "\n".join(table.title for table in tables)
+            raise WrongUse(f"No table has {word!r} in its title.", hint=f"The tables:\n{titles}")
     _print_all(console, [table for table in tables if any(word.lower() in table.title.lower() for word in words)])
-
-
-class UnknownTable(ValueError):
-    """A word that is in the title of no table: ``word``, and the ``titles`` that there are."""
-
-    def __init__(self, word: str, titles: Sequence[str]) -> None:
-        super().__init__(word)
-        self.word, self.titles = word, [*titles]
-
-
-def _counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield the tables of what was counted; a staircase has all its steps in one cell, which may wrap."""
-    for table in counting_tables(run, summary):
-        yield _in_one_cell(table) if table.head[-1][0].isdigit() else table
 
 
 def print_predicted(console: Console, run: Run, summary: Summary) -> None:
     """Print what theory predicts of a run, beside what was published, and what theory cannot predict."""
     _print_question(console, run)
     quantities = [*quantity_tables(run, summary)]
-    _print_all(console, [*quantities, *map(_in_one_cell, stairs_tables(run, summary))])
+    _print_all(console, [*quantities, *stairs_tables(run, summary)])
     _print_legend(console, run, quantities)
     rows = [(f"{row.variant}{load_suffix(run, row.load)}", row.missing) for row in summary.not_predicted]
     table = Table("Without a prediction", ("variant", "because theory lacks"), rows, words=2)
@@ -103,9 +89,7 @@ def _print_question(console: Console, run: Run) -> None:
 
 def _print_all(console: Console, tables: Iterable[Table]) -> None:
     for table in tables:
-        for part in _parts(table, console.width):
-            console.print()
-            console.print(terminal_table(part))
+        console.print("", terminal_table(table), sep="\n", crop=False)
 
 
 def _listed(sentences: Sequence[str]) -> rich.Table:
@@ -116,18 +100,21 @@ def _listed(sentences: Sequence[str]) -> rich.Table:
 
 
 def terminal_table(table: Table) -> RenderableType:
-    """Return a table for the terminal: words may wrap, figures may not; a name is not repeated below itself."""
+    """Return a table for the terminal: cells may wrap, but not within a figure; a name is not repeated below itself."""
     shown = rich.Table(
         title=Text(table.title), box=None, title_justify="left", title_style="bold", header_style="dim", pad_edge=False
     )
     for place, name in enumerate(table.head):
+        cells = [row[place] for row in table.rows]
+        longest = max((len(line) for cell in cells for line in cell.split("\n")), default=0)
         if name == "verdict" and place < table.words:
-            parts = [part for row in table.rows for part in row[place].replace(", ", ",\n").split("\n")]
+            parts = [part for cell in cells for part in cell.replace(", ", ",\n").split("\n")]
             shown.add_column(name, width=max(len(name), min(max(map(len, parts), default=0), _VERDICT)))
         elif place < table.words:
-            shown.add_column(name, overflow="fold", no_wrap=not name)
+            shown.add_column(name, overflow="fold", no_wrap=not name or ("" in table.head and longest <= _NAME))
         else:
-            shown.add_column(name, justify="right", no_wrap=name != "change")
+            least = max(map(len, " ".join([name, *cells]).split()), default=0)
+            shown.add_column(name, justify="right", min_width=least)
     above = ""
     for row in table.rows:
         first, *others = row
@@ -140,41 +127,5 @@ def terminal_table(table: Table) -> RenderableType:
     return Group(shown, Text(table.note, style="dim")) if table.note else shown
 
 
-_VERDICT, _NAME, _GAP = 15, 24, 2
-"""How wide a verdict and the name of a variant are before they wrap, and how far apart columns are."""
-
-
-def _parts(table: Table, width: int) -> Iterator[Table]:
-    """Yield a table of quantities in parts of at most ``width`` columns of text; each has the names and the counts."""
-    if "" not in table.head:
-        yield table
-        return
-    words, numbers = [*range(table.words)], [place for place, name in enumerate(table.head) if name in COUNTS]
-    figures = [place for place in range(table.words, len(table.head)) if place not in numbers]
-    cells = zip(table.head, *table.rows, strict=True)
-    widths = [_GAP + max(map(len, "\n".join(column).split("\n"))) for column in cells]
-    widths[0] = min(widths[0], _NAME + _GAP)
-    room = width + _GAP - sum(widths[place] for place in (*words, *numbers))
-    least = len([*_fitting(figures, widths, room, len(figures))])
-    parts = [*_fitting(figures, widths, room, ceil(len(figures) / max(least, 1)))] or [[]]
-    for part in parts:
-        note = table.note if part is parts[-1] else ""
-        yield replace(table.only([*words, *part, *numbers]), note=note).without_gaps()
-
-
-def _fitting(places: Sequence[int], widths: Sequence[int], room: int, most: int) -> Iterator[list[int]]:
-    """Yield the columns in parts of at most ``most``, which are at most ``room`` wide together or a single column."""
-    part: list[int] = []
-    for place in places:
-        if part and (len(part) == most or sum(widths[other] for other in (*part, place)) > room):
-            yield part
-            part = []
-        part.append(place)
-    if part:
-        yield part
-
-
-def _in_one_cell(stairs: Table) -> Table:
-    """Return a staircase with all its steps in one cell, which may wrap."""
-    rows = [(*row[:2], "  ".join(cell for cell in row[2:] if cell != "–") or "–") for row in stairs.rows]
-    return replace(stairs, head=("variant", "", "1st to last"), rows=rows, words=3)
+_VERDICT, _NAME = 15, 24
+"""How wide a verdict, and the name of a variant, are before they wrap."""

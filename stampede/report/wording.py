@@ -4,13 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from stampede.evaluate.metrics import METRICS, WHOLE_UNITS, unit
-from stampede.evaluate.metrics.metric import TIME_STATISTICS, percentile
+from stampede.evaluate.metrics import METRICS, WHOLE_UNITS
 from stampede.evaluate.statistics.stopping import has_interval
 from stampede.evaluate.verdict.validity import trial_name
 from stampede.records.claims import Claim, Quantity
 from stampede.records.run import Run
-from stampede.records.summary import ClaimRow, PublishedRow, Summary, suspect_trials
+from stampede.records.summary import PublishedRow, Summary, suspect_trials
 from stampede.records.words import plural
 
 
@@ -100,49 +99,17 @@ def _ratio_number(value: float) -> str:
     return number(value) if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 
-def claim_value(claim: ClaimRow) -> str:
-    """Return the measured value of a claim, with its statistic and unit."""
-    if claim.measured is None:
-        return number(None)
-    if not unit_suffix(claim.unit):
-        return number(claim.measured)
-    stat = f"{claim.stat} " if claim.stat in TIME_STATISTICS else ""
-    return f"{stat}{number(whole_number(claim.unit, claim.measured))} {claim.unit}"
-
-
-def bound_phrase(claim: Claim) -> str:
-    """Return in words what a claim's bound means: in one, 99 % of the light requests have an overhead of …."""
-    value, side = claim.value, "at least" if claim.at_least is not None else "at most"
-    q, of_unit = percentile(value.stat), unit(value.metric, value.stat)
-    if other := claim.relative_to:
-        same = (other.metric, other.stat, other.request_class) == (value.metric, value.stat, value.request_class)
-        compared_to = "that" if same else _thing(other)
-        there = f" in {quantity_place(other)}" if (other.variant, other.load) != (value.variant, value.load) else ""
-        return f"in {quantity_place(value)}, {_thing(value)} is {side} {claim.limit:g} times {compared_to}{there}"
-    if q is not None and value.request_class:
-        share = 100 - q if claim.at_least is not None else q
-        metric = plain_name(value.metric)
-        a = "an" if metric[0] in "aeiou" else "a"
-        which = f"{share:g} % of the {value.request_class} requests have {a} {metric}"
-        return f"in {quantity_place(value)}, {which} of {side} {claim.limit:g} {of_unit}"
-    limit = f"{100 * claim.limit:g} %" if of_unit == "share" else f"{claim.limit:g}"
-    named = unit_suffix(of_unit)
-    return f"in {quantity_place(value)}, {_thing(value)} is {side} {limit}{named}"
-
-
 def claim_subject(claim: Claim) -> str:
     """Return in words what a claim measures: The p99 of the overhead of light requests in one."""
-    value = claim.value
-    subject = f"{_thing(value)} in {quantity_place(value)}"
-    if other := claim.relative_to:
-        subject += f", divided by {_thing(other)} in {quantity_place(other)},"
-    return capitalised(subject)
 
+    def named(quantity: Quantity) -> str:
+        stat = _STATISTICS.get(quantity.stat, plain_name(quantity.stat))
+        phrase = metric_phrase(quantity.metric, quantity.request_class)
+        thing = phrase if phrase.endswith(f" {stat}") else f"{stat} of the {phrase}"
+        return f"the {thing} in {quantity.variant}" + (f" under {quantity.load}" if quantity.load else "")
 
-def _thing(quantity: Quantity) -> str:
-    stat = _STATISTICS.get(quantity.stat, plain_name(quantity.stat))
-    phrase = metric_phrase(quantity.metric, quantity.request_class)
-    return f"the {phrase}" if phrase.endswith(f" {stat}") else f"the {stat} of the {phrase}"
+    divided = f", divided by {named(claim.relative_to)}," if claim.relative_to else ""
+    return capitalised(named(claim.value) + divided)
 
 
 _STATISTICS = {
@@ -158,11 +125,6 @@ _STATISTICS = {
     "per_second": "rate",
 }
 """Statistics whose names do not read well in a sentence."""
-
-
-def quantity_place(quantity: Quantity) -> str:
-    """Return the variant of a quantity, and the load if the quantity names it."""
-    return quantity.variant + (f" under {quantity.load}" if quantity.load else "")
 
 
 def capitalised(sentence: str) -> str:

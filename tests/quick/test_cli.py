@@ -37,10 +37,6 @@ error: {message}
 
 hint: {hint}
 """
-VARIANTS = (
-    "one-process, busy-accept, connection-limit, least-conn, random-accept, reuse-port, shared-socket, shared-socket-23"
-)
-
 HUNDRED = [Request(overhead_ms=n) for n in range(1, 101)]
 NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
 
@@ -57,49 +53,42 @@ def derived(tmp_path_factory: pytest.TempPathFactory, without_pictures: None) ->
     return run
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message", "hint"),
-    [
-        (["run"], "No experiment was named.", f"stampede run …, one of {', '.join(NAMES)}"),
-        (["run", "hevy-mix"], "There is no experiment 'hevy-mix'.",
-         f"stampede run …, one of heavy-mix, {', '.join(name for name in NAMES if name != 'heavy-mix')}"),
-        (["run", "../lab"], "There is no experiment '../lab'.", f"stampede run …, one of {', '.join(NAMES)}"),
-        (["run", "heavy-mix", "--variants", "one-proces"], "There is no variant 'one-proces'.",
-         f"--variants …, any of {VARIANTS}"),
-        (["plan", "heavy-mix", "--variants", ","], "There is no variant ''.",
-         f"--variants …, any of {', '.join(sorted(VARIANTS.split(', ')))}"),
-        (["plan", "heavy-mix", "--duration", "soon"],
-         "The duration 'soon' must be whole seconds or minutes, such as 90s or 5m.",
-         "--duration 90s or --duration 5m"),
-        (["run", "heavy-mix", "--until", "bored"], "--until bored is unknown.", "--until decided"),
-        (["run", "heavy-mix", "--until", "decided", "--trials", "3"],
-         "TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
-         "--until decided --budget 30m"),
-        (["run", "heavy-mix", "--until", "decided", "--budget", "15"],
-         "The duration '15' must be whole seconds or minutes, such as 90s or 5m.", "--budget 90s or --budget 5m"),
-        (["verify", "nowhere"], "nowhere has no run.json.", "stampede verify results/<experiment>/<time>, or …/latest"),
-        (["report"], "There is no run in {results}.", "stampede run heavy-mix"),
-        (["report", "nowhere"], "nowhere has no run.json.", "stampede report results/<experiment>/<time>, or …/latest"),
-    ],
-)  # fmt: skip
-def test_wrong_use_is_named_and_starts_nothing(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
-    done = lab.call(*arguments)
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == REPLY.format(message=message.format(results=lab.results), hint=hint)
-    assert not lab.results.exists()
-
-
 WRONG_LINES = (
+    "run", "run hevy-mix", "run ../lab", "run heavy-mix --variants one-proces", "plan heavy-mix --variants ,",
+    "plan heavy-mix --duration soon", "run heavy-mix --until bored", "run heavy-mix --until decided --trials 3",
+    "run heavy-mix --until decided --budget 15", "verify nowhere", "report", "report nowhere",
     "rum", "--fast", "machines check", "run a b c", "run --trails 3", "run --trials",
-    "run --full=yes", "run --seed 1.5", "diagnose a --workers 2000",
+    "run --full=yes", "run --seed 1.5", "diagnose a --workers 2000", "class", "class a.tar.gz --to .",
+    "lesson 7", "lesson --explain x", "lesson 3 --solution", "lesson 3 --set balance=least_conn",
+    *(f"lesson 2 --predict {said}" for said in ("100", "100,soon", "100,-1", "nan,1")),
 )  # fmt: skip
 
 
-def test_each_kind_of_mistake_in_a_command_line_has_its_message(lab: Lab) -> None:
-    said = [" ".join(lab.call(*line.split()).stderr.split()) for line in WRONG_LINES]
+def test_each_kind_of_mistake_in_a_command_line_has_its_message_and_starts_nothing(lab: Lab) -> None:
+    done = [lab.call(*line.split()) for line in WRONG_LINES]
 
-    assert listed(said) == snapshot("""\
+    assert {(one.returncode, one.stdout) for one in done} == {(2, "")}
+    assert not lab.results.exists()
+    assert listed(" ".join(one.stderr.split()).replace(str(lab.results), "RESULTS") for one in done) == snapshot("""\
+error: No experiment was named. hint: stampede run …, one of accept-models, async-accept, background, …
+error: There is no experiment 'hevy-mix'. hint: stampede run …, one of heavy-mix, accept-models, async-accept,
+    …
+error: There is no experiment '../lab'. hint: stampede run …, one of accept-models, async-accept, background,
+    …
+error: There is no variant 'one-proces'. hint: --variants …, any of one-process, busy-accept,
+    connection-limit, least-conn, random-accept, reuse-port, shared-socket, shared-socket-23
+error: There is no variant ''. hint: --variants …, any of busy-accept, connection-limit, least-conn,
+    one-process, random-accept, reuse-port, shared-socket, shared-socket-23
+error: The duration 'soon' must be whole seconds or minutes, such as 90s or 5m. hint: --duration 90s or
+    --duration 5m
+error: --until bored is unknown. hint: --until decided
+error: TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it. hint:
+    --until decided --budget 30m
+error: The duration '15' must be whole seconds or minutes, such as 90s or 5m. hint: --budget 90s or --budget
+    5m
+error: nowhere has no run.json. hint: stampede verify results/<experiment>/<time>, or …/latest
+error: There is no run in RESULTS. hint: stampede run heavy-mix
+error: nowhere has no run.json. hint: stampede report results/<experiment>/<time>, or …/latest
 error: There is no command 'rum'. hint: stampede run
 error: stampede has no option --fast; it has --help, --install-completion, --show-completion, … hint: stampede
     --help
@@ -111,6 +100,21 @@ error: --trials needs a value. How often each variant is measured; 0: as the fil
 error: --full takes no value. hint: stampede run --help
 error: --seed 1.5 must be a whole number. hint: stampede run --help
 error: --workers 2000 must be a whole number from 0 to 1,024. hint: stampede diagnose --help
+error: Give the archives that the class has handed in. hint: stampede class a.tar.gz b.tar.gz
+error: . is a folder, but the page is a file. hint: --to class.html
+error: There is no step 7. hint: stampede lesson …, from 1 to 6
+error: The explanation comes after the result of ten-at-once, which was not measured yet. hint: stampede
+    lesson 1
+error: The solution comes after the result of even-shares, which was not measured yet. hint: stampede lesson 3
+error: The exercise comes after the result of even-shares, which was not measured yet. hint: stampede lesson 3
+error: This step asks for 2 predictions, not 1. hint: Write a number such as 300 or 2.5 (as an option:
+    --predict 300,2.5).
+error: The prediction 'soon' is no number. hint: Write a number such as 300 or 2.5 (as an option: --predict
+    300,2.5).
+error: The prediction -1 must be from 0 to 1000: light requests answered per second with one process of eight
+    threads … requests/s. hint: Write a number such as 300 or 2.5 (as an option: --predict 300,2.5).
+error: The prediction nan must be from 0 to 1000: light requests answered per second with four processes of
+    two threads … requests/s. hint: Write a number such as 300 or 2.5 (as an option: --predict 300,2.5).
 """)
 
 
@@ -139,23 +143,23 @@ def test_every_option_refuses_every_kind_of_wrong_value(lab: Lab, command: str) 
         assert re.fullmatch(rf"error: {says}\.?\n\nhint: stampede {command} --help\n", done.stderr), done.stderr
 
 
-def break_experiment(folder: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
-    """Let commands read a folder of two experiments, in which a text of heavy-mix is replaced."""
-    for name in ("heavy-mix", "ten-at-once"):
-        (folder / f"{name}.yaml").write_text((EXPERIMENTS / f"{name}.yaml").read_text().replace(old, new))
-    monkeypatch.setattr(file, "EXPERIMENTS", folder)
+def test_a_mistake_in_a_file_is_wrong_use_and_the_list_goes_on(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"heavy-mix": ("question: Eight", "qestion: Eight"), "ten-at-once": ("", "")}
+    for name, change in changes.items():
+        (tmp_path / f"{name}.yaml").write_text((EXPERIMENTS / f"{name}.yaml").read_text().replace(*change))
+    monkeypatch.setattr(file, "EXPERIMENTS", tmp_path)
 
+    ran, done, told = lab.call("run", "heavy-mix"), lab.call("list", "--json"), lab.call("list")
 
-def test_a_mistake_in_a_file_is_wrong_use(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    break_experiment(tmp_path, monkeypatch, "workers: 1, threads: 8", "workers: 0, threads: 8")
-
-    done = lab.call("run", "heavy-mix")
-
-    assert done.returncode == 2
+    assert (ran.returncode, done.returncode) == (2, 2)
+    assert ran.stderr.startswith("error: heavy-mix.yaml:4: qestion: unknown key; there are question, because, burns, ")
     assert done.stderr == (
-        "error: heavy-mix.yaml:25: variants.one-process.workers: 0 must be a whole number, at least 1, "
-        "e.g. workers: 1\n"
+        f"{ran.stderr}\nhint: Correct each file that is named here; all other experiments are listed.\n"
     )
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["ten-at-once"]
+    assert told.stdout == "ten-at-once\tTen requests at once\n"
 
 
 def test_the_plan_says_how_long_and_in_which_order(lab: Lab) -> None:
@@ -180,40 +184,14 @@ def test_the_plan_says_how_long_and_in_which_order(lab: Lab) -> None:
 def test_the_plan_of_rounds_until_all_is_decided_names_its_end() -> None:
     """A round more or less is known only when it was measured."""
     planned = lay_out(load_experiment("heavy-mix"), variants=["one-process"], trials=100)
-    out = io.StringIO()
 
-    print_plan(Console(file=out, width=80), "heavy-mix", planned, 32, 900)
+    print_plan(console := Console(file=io.StringIO(), width=80, record=True), "heavy-mix", planned, 32, 900)
 
-    assert out.getvalue() == (
+    assert console.export_text() == (
         "heavy-mix: rounds of 1 trial, about 32 s, until every claim is decided or 15 min 00 s are over.\n"
         "  1. heavy-mix, 20s: one-process\n"
         "  Further rounds: the same, each in an order of its own\n"
     )
-
-
-def test_the_list_for_programs_has_all_experiments(lab: Lab) -> None:
-    listed = [json.loads(line) for line in lab.call("list", "--json").stdout.splitlines()]
-    assert [one["name"] for one in listed] == NAMES
-    assert {tuple(one) for one in listed} == {
-        ("schema", "name", "topic", "title", "question", "source", "variants", "loads")
-    }
-    [one] = [one for one in listed if one["name"] == "heavy-mix"]
-    assert one["variants"]["one-process"]["threads"] == 8
-    assert "Other" not in {one["topic"] for one in listed}
-
-
-def test_the_list_goes_on_after_a_broken_file(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    break_experiment(tmp_path, monkeypatch, "question: Eight", "qestion: Eight")
-
-    done, told = lab.call("list", "--json"), lab.call("list")
-
-    assert done.returncode == 2
-    assert listed(filter(None, done.stderr.splitlines())) == snapshot("""\
-error: heavy-mix.yaml:4: qestion: unknown key; there are question, because, burns, …
-hint: Correct each file that is named here; all other experiments are listed.
-""")
-    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["ten-at-once"]
-    assert told.stdout == "ten-at-once\tTen requests at once\n"
 
 
 def test_report_derives_everything_again_and_prints_tables_for_a_page(lab: Lab) -> None:
@@ -222,7 +200,13 @@ def test_report_derives_everything_again_and_prints_tables_for_a_page(lab: Lab) 
 
     done = lab.call("report", str(run), "--tables")
     page = lab.call("report", str(run), "--markdown")
+    one, none = (lab.call("report", str(run), "--table", word) for word in ("overhead", "nosuch"))
 
+    assert " ".join(one.stdout.split()).startswith(
+        "Overhead of requests, ms variant min p50 p90 p99 answered one measured"
+    )
+    assert (none.returncode, none.stdout) == (2, "")
+    assert none.stderr.startswith("error: No table has 'nosuch' in its title.\n\nhint: The tables:\nOverhead of requ")
     assert (done.returncode, done.stderr) == (
         0, f"\nThe requests, for DuckDB and pandas: {run}/*/*/*/requests.parquet\n\nReport: {run / 'report.html'}\n"
     )  # fmt: skip
@@ -305,28 +289,20 @@ def test_verify_says_how_to_mend_what_is_only_derived(lab: Lab, measured: Path) 
     assert (again.returncode, again.stdout, again.stderr) == (0, as_measured(measured), ""), "of the latest run"
 
 
-def test_an_archive_must_be_unpacked_before_it_is_verified(lab: Lab, tmp_path: Path) -> None:
-    (archive := tmp_path / "run.tar.gz").touch()
+def test_what_cannot_be_verified_is_refused(lab: Lab, measured: Path, tmp_path: Path) -> None:
+    def refused(message: str) -> None:
+        for command in ("verify", "export"):
+            done = lab.call(command, str(measured))
+            hint = f"stampede {command} results/<experiment>/<time>, or …/latest"
+            assert (done.returncode, done.stdout, done.stderr) == (2, "", REPLY.format(message=message, hint=hint))
 
-    done = lab.call("verify", str(archive))
-
-    assert f"unpack it with tar xzf {archive}" in done.stderr
-
-
-@pytest.mark.parametrize("command", ["verify", "export"])
-def test_what_cannot_be_verified_is_refused(lab: Lab, measured: Path, command: str) -> None:
-    def said() -> str:
-        done = lab.call(command, str(measured))
-        assert (done.returncode, done.stdout) == (2, "")
-        return done.stderr
-
-    hint = f"stampede {command} results/<experiment>/<time>, or …/latest"
     (measured / MANIFEST).write_text("hello\n")
-    message = f"{measured / MANIFEST}:1: not a hash, two spaces and a path: 'hello'."
-    assert said() == REPLY.format(message=message, hint=hint)
+    refused(f"{measured / MANIFEST}:1: not a hash, two spaces and a path: 'hello'.")
     for name in (MANIFEST, "run.json"):
         (measured / name).unlink()
-        assert said() == REPLY.format(message=f"{measured} has no {name}.", hint=hint)
+        refused(f"{measured} has no {name}.")
+    (archive := tmp_path / "run.tar.gz").touch()
+    assert f"unpack it with tar xzf {archive}" in lab.call("verify", str(archive)).stderr
 
 
 def test_an_exported_run_can_be_read_anywhere(lab: Lab, measured: Path, tmp_path: Path) -> None:
@@ -346,15 +322,9 @@ def test_an_exported_run_can_be_read_anywhere(lab: Lab, measured: Path, tmp_path
     report = lab.call("report", str(copy))
     assert report.returncode == 0
     assert "Valid: all 2 trials." in report.stdout
-
-
-def test_an_archive_left_in_the_checkout_does_not_make_it_dirty(lab: Lab) -> None:
-    ignored = subprocess.run(
-        ["git", "check-ignore", "made-up-20260102T030405Z.tar.gz", ".made-up-20260102T030405Z.tar.gz.abc"],
-        cwd=lab.root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-    assert len(ignored.stdout.splitlines()) == 2
+    ignored = ["git", "check-ignore", f"{copy.name}.tar.gz", f".{copy.name}.tar.gz.abc"]
+    left = subprocess.run(ignored, cwd=lab.root, capture_output=True, text=True, check=False)
+    assert len(left.stdout.splitlines()) == 2, "an archive that is left in the checkout does not make it dirty"
 
 
 @pytest.mark.parametrize(
@@ -383,35 +353,21 @@ def test_a_place_for_an_archive_that_will_not_do_is_refused(
     assert sorted(lab.results.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("beginning", "said"),
-    [("stampede advise mine.yaml", "stampede advise mine.yaml --full --trials 3"),
-     ("stampede run mine", "stampede run mine --full --trials 3")],
-)  # fmt: skip
-def test_a_recorded_command_can_be_typed_again(beginning: str, said: str) -> None:
-    assert MeasureOptions(full=True, trials=3).command(beginning) == said
+def test_a_recorded_command_can_be_typed_again() -> None:
+    assert MeasureOptions(full=True, trials=3).command("stampede run mine") == "stampede run mine --full --trials 3"
 
 
 def test_results_that_cannot_be_written_stop_a_run_before_it_starts(lab: Lab) -> None:
     lab.results.parent.mkdir(exist_ok=True)
     lab.results.write_text("a file where a folder should be")
-
     done = lab.call("run", "heavy-mix")
-
+    message = f"Results cannot be written to {lab.results}: File exists."
+    hint = "Free some space, or choose another place: --results /path"
     assert done.returncode == 1
-    assert done.stderr.endswith(
-        REPLY.format(
-            message=f"Results cannot be written to {lab.results}: File exists.",
-            hint="Free some space, or choose another place: --results /path",
-        )
-    )
+    assert done.stderr.endswith(REPLY.format(message=message, hint=hint))
 
-
-def test_a_path_that_compose_cannot_take_is_refused(lab: Lab) -> None:
     lab.results = lab.results.parent / "that's mine"
-
     done = lab.call("run", "heavy-mix")
-
     assert done.returncode == 2
     assert done.stderr.startswith(f"""error: The path of results "{lab.results}" contains "'", which Compose cannot""")
 
@@ -450,6 +406,11 @@ def test_who_reads_only_the_first_line_gets_no_error(lab: Lab) -> None:
 
 def test_what_people_pipe_is_json(lab: Lab) -> None:
     """list, plan, report, compare, predict and doctor; messages go to standard error."""
+    every = {one["name"]: one for line in lab.call("list", "--json").stdout.splitlines() for one in [json.loads(line)]}
+    assert [*every] == NAMES
+    assert [*every["heavy-mix"]] == ["schema", "name", "title", "question", "topic", "source", "variants", "loads"]
+    assert every["heavy-mix"]["variants"]["one-process"]["threads"] == 8
+    assert "Other" not in {one["topic"] for one in every.values()}
     run = make_run(lab.results / "made-up" / "one", dict.fromkeys(("one", "two"), HUNDRED[:20]), times=2)
 
     plan = json.loads(lab.call("plan", "ten-at-once", "--trials", "1", "--json").stdout)

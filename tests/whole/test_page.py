@@ -5,11 +5,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page
 
 from stampede.pipeline import derive
@@ -26,19 +25,19 @@ from tools.real_runs import unpack
 __all__ = ["tab"]
 
 
-class Measured:
+class Measured(NamedTuple):
     """A real run of keep-alive, in which many connections tie; its results and its report."""
 
-    def __init__(self, folder: Path) -> None:
-        self.run = unpack("keep-alive", folder)
-        self.summary: Summary = derive(self.run)
-        self.report = self.run / "report.html"
+    run: Path
+    summary: Summary
+    report: Path
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """Compute the results of the run once."""
-    return Measured(tmp_path_factory.mktemp("run"))
+    run = unpack("keep-alive", tmp_path_factory.mktemp("run"))
+    return Measured(run, derive(run), run / "report.html")
 
 
 @contextmanager
@@ -90,8 +89,13 @@ def test_a_run_whose_connections_tie_is_as_measured(measured: Measured) -> None:
 
 
 def test_the_lanes_hold_exactly_the_requests_that_were_measured(page: Page, measured: Measured) -> None:
-    """Times are those of the parquet file, to a tenth of a millisecond, and so is who served a request."""
+    """Times are those of the parquet file, to a tenth of a millisecond. The parts of a request add up.
+
+    k6 measures the response time with a clock of its own; 99 % of the sums are within a millisecond of it.
+    """
     load = of_script(page, "lanes.data.load")
+    every = "(trial) => [...trial.sent].map((_, i) => lanes.partsOf(trial, i).map((part) => part.ms))"
+    away: list[float] = []
     for place, name, number in trials(page):
         trial = of_script(
             page, f"Object.fromEntries({list(TIMES)}.map((key) => [key, [...lanes.trials[argument][key]]]))", place
@@ -99,12 +103,16 @@ def test_the_lanes_hold_exactly_the_requests_that_were_measured(page: Page, meas
         parquet = measured.run / name / load / str(number) / "requests.parquet"
         rows = duckdb.execute(
             f"""SELECT 1000 * (epoch(sent) - first), 1000 * (began - first), 1000 * (ended - first),
-                    1000 * (epoch(answered) - first)
+                    1000 * (epoch(answered) - first), duration_ms + greatest(blocked_ms, connecting_ms)
                 FROM '{parquet}', (SELECT epoch(min(sent)) AS first FROM '{parquet}') ORDER BY sent, id, generator"""
         ).fetchall()
         assert len(trial["sent"]) == len(rows)
         for column, key in enumerate(TIMES):
             assert trial[key] == pytest.approx([row[column] for row in rows], abs=0.11)
+        parts = of_script(page, f"({every})(lanes.trials[argument])", place)
+        away += [abs(sum(ones) - row[-1]) for ones, row in zip(parts, rows, strict=True) if row[-1] is not None]
+        assert min(ms for ones in parts for ms in ones) > -0.2
+    assert sorted(away)[int(0.99 * len(away))] <= 1
 
 
 def test_the_script_finds_the_waits_that_the_summary_counts(page: Page, measured: Measured) -> None:
@@ -122,23 +130,6 @@ def test_the_script_finds_the_waits_that_the_summary_counts(page: Page, measured
     assert {variant: count for variant, _, count in found} == {
         variant: counted[variant][trial] for variant, trial, _ in found
     }
-
-
-def test_the_parts_of_a_request_add_up_to_its_response_time(page: Page, measured: Measured) -> None:
-    """k6 measures the response time with a clock of its own; 99 % of the sums are within a millisecond of it."""
-    load = of_script(page, "lanes.data.load")
-    away: list[float] = []
-    for place, name, number in trials(page):
-        every = "(trial) => [...trial.sent].map((_, i) => lanes.partsOf(trial, i).map((part) => part.ms))"
-        parts = of_script(page, f"({every})(lanes.trials[argument])", place)
-        rows = duckdb.execute(
-            f"""SELECT duration_ms + greatest(blocked_ms, connecting_ms)
-                FROM '{measured.run / name / load / str(number)}/requests.parquet' ORDER BY sent, id, generator"""
-        ).fetchall()
-        away += [abs(sum(ones) - took) for ones, (took,) in zip(parts, rows, strict=True) if took is not None]
-        assert min(ms for ones in parts for ms in ones) > -0.2
-
-    assert sorted(away)[int(0.99 * len(away))] <= 1
 
 
 def test_a_click_and_a_button_put_a_request_under_the_microscope(page: Page) -> None:
@@ -278,49 +269,28 @@ def test_a_request_under_the_mouse_says_how_long_it_waited(page: Page) -> None:
     assert "waited" in tip.inner_text()
 
 
-def test_another_variant_can_be_compared(page: Page) -> None:
-    before = of_script(page, "lanes.state.shown.map((trial) => trial.variant)")
-    other = next(name for name in of_script(page, "lanes.trials.map((trial) => trial.variant)") if name not in before)
+def test_lanes_figures_and_the_trace_can_be_saved(page: Page, tmp_path: Path) -> None:
+    """An SVG has a caption that says what to cite, and the trace has an event for each request's work."""
 
-    lanes(page).locator("select").last.select_option(label=other)
-
-    assert of_script(page, "lanes.state.shown.map((trial) => trial.variant)") == [before[0], other]
-
-
-def test_pictures_and_the_trace_can_be_saved(page: Page, tmp_path: Path) -> None:
-    """The SVG has a caption that says what to cite, and the trace has an event for each request's work."""
-    saved = {}
-    for kind in ("svg", "png", "trace"):
+    def saved(button: Locator) -> Path:
         with page.expect_download() as download:
-            lanes(page).locator(f"button[data-do={kind}]").click()
-        saved[kind] = tmp_path / download.value.suggested_filename
-        download.value.save_as(saved[kind])
+            button.click()
+        path = tmp_path / download.value.suggested_filename
+        download.value.save_as(path)
+        return path
 
-    svg = saved["svg"].read_text(encoding="utf-8")
-    assert svg.startswith("<svg ")
-    assert "Stampede, keep-alive, measured 20" in svg
-    assert saved["png"].read_bytes().startswith(b"\x89PNG")
-    events = json.loads(saved["trace"].read_text(encoding="utf-8"))["traceEvents"]
+    figure = page.locator("figure").first
+    for place, kind in ((lanes(page), "do"), (figure, "save")):
+        svg = saved(place.locator(f"button[data-{kind}=svg]")).read_text(encoding="utf-8")
+        assert svg.startswith("<svg ")
+        assert "Stampede, keep-alive, measured 20" in svg
+        assert saved(place.locator(f"button[data-{kind}=png]")).read_bytes().startswith(b"\x89PNG")
+    assert {"keep-alive-1.svg", "keep-alive-1.png"} <= {path.name for path in tmp_path.iterdir()}
+    assert f"<title>{figure.locator('svg').get_attribute('aria-label')}</title>" in svg
+    events = json.loads(saved(lanes(page).locator("button[data-do=trace]")).read_text(encoding="utf-8"))["traceEvents"]
     answered = of_script(page, "lanes.state.shown.map((trial) => trial.of.worker.filter((place) => place >= 0).length)")
     assert sum(event["ph"] == "X" for event in events) == sum(answered)
     assert sum(event["ph"] == "b" for event in events) == sum(event["ph"] == "e" for event in events) == sum(answered)
-
-
-@pytest.mark.parametrize("kind", ["svg", "png"])
-def test_every_figure_can_be_saved_with_what_to_cite(page: Page, tmp_path: Path, kind: str) -> None:
-    figure = page.locator("figure").first
-    with page.expect_download() as download:
-        figure.locator(f"button[data-save={kind}]").click()
-    saved = tmp_path / download.value.suggested_filename
-    download.value.save_as(saved)
-
-    assert saved.name == f"keep-alive-1.{kind}"
-    if kind == "png":
-        assert saved.read_bytes().startswith(b"\x89PNG")
-        return
-    text = saved.read_text(encoding="utf-8")
-    assert f"<title>{figure.locator('svg').get_attribute('aria-label')}</title>" in text
-    assert "Stampede, keep-alive, measured 20" in text
 
 
 @pytest.mark.parametrize("name", ["django-fastcgi", "worker-types"])
@@ -378,17 +348,12 @@ def test_the_dark_page_is_dark_and_so_are_its_lanes(page: Page) -> None:
     wait_until(lambda: paper() < 180)
 
 
-def test_a_phone_scrolls_the_page_only_down(page: Page) -> None:
+def test_on_a_phone_the_page_scrolls_only_down_and_claims_have_the_whole_width(page: Page) -> None:
+    """A claim stands below its verdict, and a picture scrolls sideways in its own box."""
     page.set_viewport_size({"width": 390, "height": 800})
 
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert lanes(page).locator("canvas").bounding_box()["width"] <= 390  # type: ignore[index]
-
-
-def test_on_a_phone_claims_have_the_whole_width_and_pictures_can_be_read(page: Page) -> None:
-    """A claim stands below its verdict, and a picture scrolls sideways in its own box."""
-    page.set_viewport_size({"width": 390, "height": 800})
-
     widths = page.locator(".verdicts:visible td.text").evaluate_all("(all) => all.map((cell) => cell.clientWidth)")
     assert min(widths) > 340
     assert page.locator(".verdicts:visible td[data-name]").first.evaluate(
@@ -404,7 +369,8 @@ def test_a_long_report_has_a_table_of_contents(page: Page) -> None:
     for link in contents.get_by_role("link").all():
         target = page.locator(link.get_attribute("href") or "")
         link.click()
-        assert abs((target.bounding_box() or {"y": -1})["y"]) < 5 or at_the_end(page)
+        at_the_end = page.evaluate("scrollY + innerHeight >= document.documentElement.scrollHeight - 5")
+        assert abs((target.bounding_box() or {"y": -1})["y"]) < 5 or at_the_end
     assert contents.get_by_role("link").all_inner_texts() == [
         "Requests (quick)", "Requests (heavy-mix)", "Verdicts", "Pictures", "Can this be believed?",
         "Published and measured", "Variants and loads", "Environment", "Method", "Run it again",
@@ -415,11 +381,6 @@ def test_a_report_of_three_screens_has_no_table_of_contents(tab: Page, measured:
     with opened(tab, measured.report, height=5000) as page:
         assert page.locator("main").bounding_box()["height"] < 3 * 5000  # type: ignore[index]
         assert page.get_by_role("navigation").count() == 0
-
-
-def at_the_end(page: Page) -> bool:
-    """Return whether the page cannot be scrolled further down."""
-    return bool(page.evaluate("scrollY + innerHeight >= document.documentElement.scrollHeight - 5"))
 
 
 def test_lines_of_text_have_at_most_75_characters_beside_wide_pictures(page: Page) -> None:
@@ -436,23 +397,23 @@ def test_lines_of_text_have_at_most_75_characters_beside_wide_pictures(page: Pag
     assert min(widths) >= 0.9 * page.locator("main").bounding_box()["width"]  # type: ignore[index]
 
 
-@pytest.mark.parametrize(("scheme", "asked"), SCHEMES.items(), ids=SCHEMES)
-def test_axe_finds_nothing_that_shuts_people_out(page: Page, scheme: Any, asked: dict[str, Any]) -> None:
-    page.emulate_media(color_scheme=scheme)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_axe_finds_nothing_that_shuts_people_out(page: Page, scheme: str) -> None:
     page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
     lanes(page).locator("button[data-slowest]").first.click()
     page.evaluate("document.querySelectorAll('figure svg').forEach((one) => one.replaceChildren())")  # one image each
 
-    found = Axe().run(page, options=asked)
-
-    assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found.response["violations"]] == []
+    assert browsing.violations(page, scheme) == []
 
 
-def test_the_report_shows_the_same_requests_served_otherwise(page: Page) -> None:
+def test_the_menus_choose_another_variant_or_the_same_requests_served_otherwise(page: Page) -> None:
     """The requests of the first variant are computed with each way; one process has nobody else's free thread."""
     first = of_script(page, "lanes.state.shown[0].variant")
     offered = lanes(page).locator("select").nth(1).locator("optgroup[label='computed, not measured'] option")
     names = offered.all_inner_texts()
+    other = next(name for _, name, _ in trials(page)[2:])
+    lanes(page).locator("select").last.select_option(label=other)
+    assert of_script(page, "lanes.state.shown.map((trial) => trial.variant)") == [first, other]
 
     assert names == [f"what-if-{kind.name}" for kind in OPTION_KINDS]
     lanes(page).locator("select").nth(1).select_option(label="what-if-one-process")

@@ -1,6 +1,6 @@
 """Pictures drawn from the summary: how statistics change with one setting, of the variants or of the loads."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -10,13 +10,17 @@ from stampede.evaluate.statistics.stopping import ENOUGH
 from stampede.records.claims import Measure
 from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary
-from stampede.report.figures.drawing import FLOOR_MS, Marks, in_a_row, inline_data, stacked, style_chart
+from stampede.report.figures.drawing import FLOOR_MS, Marks, inline_data, style_chart
 from stampede.report.spread import line_ends
 from stampede.report.wording import load_suffix, plain_name
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left",
           "M-1,-1L1,1L1,-1L-1,1Z", "M0,-1L0.3,-0.3L1,0L0.3,0.3L0,1L-0.3,0.3L-1,0L-0.3,-0.3Z")  # fmt: skip
 """The shapes of points, so that ten lines are told apart without their colours."""
+
+
+Point = tuple[str, Any, Estimate]
+"""A point of a curve: the name of its line, its place along the axis, and the estimate."""
 
 
 def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
@@ -32,9 +36,9 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
         for key in dict.fromkeys(key for variant in run.variants for key in variant.settings)
         if key != over and len({repr(variant.settings.get(key)) for variant in run.variants}) > 1
     ]
-    panels, marks = [], dict[str, None]()
+    panels: list[tuple[Measure, list[Point]]] = []
     for measure in run.curve.values:
-        points = []
+        points: list[Point] = []
         for variant in run.variants:
             row = summary.row(variant.name, load, measure.request_class, measure.metric, measure.stat)
             if row is None or row.median is None:
@@ -42,18 +46,17 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
             named = [(variant.settings.get(key), plain_name(key)) for key in differing]  # such as 4 workers, 1 worker
             words = [f"{value} {key.removesuffix('s') if value == 1 else key}" for value, key in named]
             points.append((", ".join(words) or "all", variant.settings[over], row))
-        panels.append(_panel(points, over, measure, marks, log=unit(measure.metric, measure.stat) == "ms"))
-    title = f"What changes with {plain_name(over)}{load_suffix(run, load)}"
-    return style_chart(in_a_row(panels), title, _explained(run, marks), None)
+        panels.append((measure, points))
+    return _curve(run, panels, over, load_suffix(run, load), log=True)
 
 
 _ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="response_time", stat="p99")
 
 
 def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
-    """Draw throughput and p99 response time over the number in which the loads differ, with a row for each server.
+    """Draw throughput and p99 response time over the number in which the loads differ; each line is a variant.
 
-    Each line is a variant. None: there is no single number in which the loads differ.
+    None: there is no single number in which the loads differ.
     """
     loads = run.loads
     names = {name for load in loads for name in load.described}
@@ -61,40 +64,36 @@ def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     if len(loads) < 2 or len({load.script for load in loads}) > 1 or len(differing) != 1 or loads[0].burst:
         return None  # bursts have pictures of their own
     [setting] = differing
-    values = {load.described.get(setting, "") for load in loads}
-    if len(values) < len(loads) or not all(value.isdecimal() and int(value) for value in values):
+    values = {load.name: load.described.get(setting, "") for load in loads}
+    if len({*values.values()}) < len(loads) or not all(value.isdecimal() and int(value) for value in values.values()):
         return None
-    servers: dict[str, list[str]] = {}
-    for variant in run.variants:
-        servers.setdefault(str(variant.settings.get("server")), []).append(variant.name)
-    rows, marks = [], dict[str, None]()
-    for server, mine in servers.items():
-        panels = []
-        for measure in _ACROSS:
-            points = [
-                (row.variant, int(load.described[setting]), row)
-                for load in loads
-                for row in summary.rows
-                if (row.load, row.metric, row.stat) == (load.name, measure.metric, measure.stat)
-                and row.variant in mine and (row.request_class is None or row.published is not None)
-            ]  # fmt: skip
-            panels.append(_panel(points, setting.lower(), measure, marks, legend=server))
-        rows.append(in_a_row(panels))
-    chart = stacked(rows).resolve_scale(color="independent")
-    return style_chart(chart, f"What changes with {plain_name(setting.lower())}", _explained(run, marks), None)
+    panels = [
+        (measure, [
+            (row.variant, int(values[row.load]), row)
+            for variant in run.variants for load in loads for row in summary.rows
+            if (row.variant, row.load, row.metric, row.stat) == (variant.name, load.name, measure.metric, measure.stat)
+            and (row.request_class is None or row.published is not None)
+        ])
+        for measure in _ACROSS
+    ]  # fmt: skip
+    return _curve(run, panels, setting.lower(), "", log=False)
 
 
-def _explained(run: Run, marks: Iterable[str]) -> str:
-    """Return what the points of a curve show, and its other marks."""
+def _curve(
+    run: Run, panels: Sequence[tuple[Measure, Sequence[Point]]], over: str, suffix: str, *, log: bool
+) -> alt.TopLevelMixin:
+    """Draw a panel for each measure; below the title stands what points and other marks are. ``log``: of times."""
+    marks = dict[str, None]()
+    drawn = [_panel(points, over, of, marks, log=log and unit(of.metric, of.stat) == "ms") for of, points in panels]
     bars = "its interval" if run.trials >= ENOUGH else "the range of the trials"
-    points = f"median of {run.trials} trials; bars show {bars}" if run.trials > 1 else "1 trial"
-    return "; ".join([points, *marks])
+    explained = f"median of {run.trials} trials; bars show {bars}" if run.trials > 1 else "1 trial"
+    title = f"What changes with {plain_name(over)}{suffix}"
+    return style_chart(alt.hconcat(*drawn), title, "; ".join([explained, *marks]), None)
 
 
 def _panel(
-    points: Sequence[tuple[str, Any, Estimate]], over: str, measure: Measure, told: dict[str, None], *,
-    log: bool = False, legend: str | None = None,
-) -> alt.LayerChart | alt.FacetChart:  # fmt: skip
+    points: Sequence[Point], over: str, measure: Measure, told: dict[str, None], *, log: bool
+) -> alt.LayerChart | alt.FacetChart:
     """Draw a line for each name among the points, which have a setting and an estimate.
 
     Add to ``told`` what marks beside the line mean.
@@ -122,9 +121,9 @@ def _panel(
     y = alt.Y("value:Q", title=f"{what}{of_class}, {of_unit}")
     y = y.scale(type="log") if log else y.scale(zero=True)
     above = alt.Legend(orient="top", columns=2)
-    colour = alt.Color("series:N", title=legend, scale=alt.Scale(domain=names), legend=above)
+    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=names), legend=above)
     shapes = [SHAPES[place % len(SHAPES)] for place in range(len(names))]
-    shape = alt.Shape("series:N", title=legend, legend=above).scale(domain=names, range=shapes)
+    shape = alt.Shape("series:N", title=None, legend=above).scale(domain=names, range=shapes)
     chart = alt.Chart(inline_data(measured)).encode(x=x, color=colour)
     layers = [
         chart.mark_line(opacity=0.5).encode(y=y),

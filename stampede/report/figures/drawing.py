@@ -1,7 +1,6 @@
 """What all figures share: their style, their data, and how a figure becomes SVG."""
 
 import re
-from collections.abc import Iterable
 from html import escape
 from typing import Any, Self
 
@@ -70,17 +69,3 @@ def style_chart(chart: Any, title: str, subtitle: str, height: int | None) -> al
     )  # fmt: skip
     styled: alt.TopLevelMixin = chart
     return styled
-
-
-def stacked(charts: Iterable[Any], **settings: Any) -> alt.VConcatChart:  # noqa: ANN401  # Altair has no type for both
-    """Return charts below each other, without the copies that ``alt.vconcat`` makes of them."""
-    whole = alt.VConcatChart(**settings)
-    whole.vconcat = [*charts]
-    return whole
-
-
-def in_a_row(charts: Iterable[Any]) -> alt.HConcatChart:
-    """Return charts beside each other, without the copies that ``alt.hconcat`` makes of them."""
-    whole = alt.HConcatChart()
-    whole.hconcat = [*charts]
-    return whole

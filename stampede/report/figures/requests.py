@@ -17,7 +17,6 @@ from stampede.report.figures.drawing import (
     Marks,
     inline_data,
     jitter,
-    stacked,
     style_chart,
     variant_axis,
 )
@@ -157,7 +156,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     title = f"{came}: how long each waits, and when a worker is at work on it{load_suffix(run, load)}"
     which = "first burst of each variant, invalid trials left out; each row is a request, in order of completion"
     which += _divisor_subtitle(run, "response_time", load)
-    return style_chart(stacked(panels, spacing=8), title, which, None)
+    return style_chart(alt.vconcat(*panels, spacing=8), title, which, None)
 
 
 def _burst_panel(

@@ -4,7 +4,6 @@ What was asked, what came out with its number, what helps, how sure it is, the f
 hold, how the article's figures compare, and what to type next. Everything else is in ``stampede report --tables``.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from rich.console import Console
@@ -54,7 +53,25 @@ def print_screen(
 
 def screen_lines(run: Run, summary: Summary, report: str, tables: str, section: Section | None = None) -> list[Text]:
     """Return the lines of the screen: at most ``LINES``, each at most ``WIDTH`` wide, but for paths and commands."""
-    above, below = [*_above(run, summary, section)], [*_below(run, summary, section)]
+    asked, helping = answers(run, summary), cures(run, summary)
+    above = [_Part(f"{run.experiment}: {run.question}", most=3, style="bold")]
+    below = []
+    if section:
+        above += [_Part(f"- {told}", most=LINES, gives_way=place) for place, told in enumerate(section.answers)]
+        above.append(_Part(words.sureness(run, summary, LINES * WIDTH), most=LINES))
+        below = [_Part(remark, most=LINES, gives_way=3 * place, style="" if place else "bold")
+                 for place, remark in enumerate(section.remarks)]  # fmt: skip
+    else:
+        above += [_Part(words.claim_sentence(run, summary, pair), most=3, gives_way=6 * place)
+                  for place, pair in enumerate(asked)]  # fmt: skip
+        above += map(_Part, words.cure_sentences(run, summary))
+        if run.claims and not helping:
+            above.append(_Part("Helps: this experiment names no cure.", most=1, gives_way=9))
+        above.append(_Part(words.sureness(run, summary, WIDTH), most=1))
+    claims = words.claim_sentences(run, summary, [*asked, *helping], WIDTH)
+    below += [_Part(sentence, most=1, gives_way=place) for place, sentence in enumerate(claims)]
+    if run.trials > 1 and (judged := article_sentence(run, summary)):
+        below.append(_Part(judged, most=3))
     below += [_Part(line, whole=True) for line in words.next_lines(run, summary, report, tables, WIDTH)]
     table = screen_table(run, summary, WIDTH, LINES, section)
     while (room := LINES - 1 - sum(len(_lines(part)) for part in (*above, *below))) < min(
@@ -69,31 +86,6 @@ def screen_lines(run: Run, summary: Summary, report: str, tables: str, section: 
         *(line for part in above for line in _lines(part)), Text(""), *table,
         *(line for part in below for line in _lines(part)),
     ]  # fmt: skip
-
-
-def _above(run: Run, summary: Summary, section: Section | None) -> Iterator[_Part]:
-    yield _Part(f"{run.experiment}: {run.question}", most=3, style="bold")
-    if section:
-        for place, sentence in enumerate(section.answers):
-            yield _Part(f"- {sentence}", most=LINES, gives_way=place)
-        yield _Part(words.sureness(run, summary, LINES * WIDTH), most=LINES)
-    else:
-        for place, pair in enumerate(answers(run, summary)):
-            yield _Part(words.claim_sentence(run, summary, pair), most=3, gives_way=6 * place)
-        yield from map(_Part, words.cure_sentences(run, summary))
-        if run.claims and not cures(run, summary):
-            yield _Part("Helps: this experiment names no cure.", most=1, gives_way=9)
-        yield _Part(words.sureness(run, summary, WIDTH), most=1)
-
-
-def _below(run: Run, summary: Summary, section: Section | None) -> Iterator[_Part]:
-    for place, remark in enumerate(section.remarks if section else ()):
-        yield _Part(remark, most=LINES, gives_way=3 * place, style="" if place else "bold")
-    shown = [*answers(run, summary), *cures(run, summary)]
-    for place, sentence in enumerate(words.claim_sentences(run, summary, shown, WIDTH)):
-        yield _Part(sentence, most=1, gives_way=max(place - 1, 0))
-    if run.trials > 1 and (judged := article_sentence(run, summary)):
-        yield _Part(judged, most=3)
 
 
 def _lines(part: _Part) -> list[Text]:

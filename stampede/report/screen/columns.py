@@ -34,7 +34,8 @@ class Group(NamedTuple):
         units = {unit(self.metric, stat) for stat in self.stats}
         of_unit = unit_suffix(units.pop()) if len(units) == 1 else ""
         called = "avoidable waits" if self.metric == AVOIDABLE_WAIT.name else plain_name(self.metric)
-        words = (self.load if len(run.loads) > 1 else "", self.request_class if named else "", called, plain_name(stat))
+        which = "" if of_unit.endswith("/s") else plain_name(stat)
+        words = (self.load if len(run.loads) > 1 else "", self.request_class if named else "", called, which)
         return " ".join(filter(None, words)) + (of_unit and f",{of_unit}")
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from statistics import median
 
 from stampede.evaluate.metrics import METRICS, MetricName
-from stampede.evaluate.metrics.bursts import ordinal
 from stampede.evaluate.metrics.metric import PRINTED, Metric
 from stampede.records.run import Run
 from stampede.records.summary import Estimate, Summary
@@ -136,25 +135,18 @@ def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
         rows = [row for row in summary.completion_times if row.load == load.name]
         if not rows or not load.has_tabled_bursts or load.crashes:
             continue
-        most = max(
-            (len(stairs) for row in rows for stairs in (row.measured, row.published, row.predicted) if stairs),
-            default=0,
-        )
         lines = []
         for row in rows:
             by = _divided_by(run, row.variant, load.name, "response_time", None, completion_times=True)
-            measured = row.measured if row.measured or row.predicted is None else None
-            for word, completion_times_ms in (
-                ("published" + divisor_suffix(by), row.published), ("predicted", row.predicted), ("measured", measured),
+            for word, times_ms in (
+                (f"published{divisor_suffix(by)}", row.published), ("predicted", row.predicted),
+                ("measured", row.measured),
             ):  # fmt: skip
-                if completion_times_ms is not None:
-                    shown = [f"{time_ms / 1000:.2f}" for time_ms in completion_times_ms[:most]]
-                    lines.append((row.variant, word, *shown, *["–"] * (most - len(shown))))
-        title = f"Response times in seconds, in order of completion{load_suffix(run, load.name)}"
-        head = ("variant", "", *(ordinal(place) for place in range(1, most + 1)))
-        table = Table(title, head, lines, words=2).without_gaps()
-        if table.rows:
-            yield table
+                if times_ms:
+                    lines.append((row.variant, word, "  ".join(f"{time_ms / 1000:.2f}" for time_ms in times_ms)))
+        if lines:
+            title = f"Response times in seconds, in order of completion{load_suffix(run, load.name)}"
+            yield Table(title, ("variant", "", "1st to last"), lines, words=3)
 
 
 def counting_tables(run: Run, summary: Summary) -> Iterator[Table]:

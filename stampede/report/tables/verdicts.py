@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from stampede.evaluate.metrics.metric import TIME_STATISTICS
 from stampede.records.claims import Quantity
 from stampede.records.run import Run
 from stampede.records.summary import ClaimRow, PublishedRow, Summary
@@ -10,13 +11,14 @@ from stampede.report.article import article_tables
 from stampede.report.spread import claim_values, spread
 from stampede.report.tables import Table
 from stampede.report.wording import (
-    bound_phrase,
-    claim_value,
     figures_phrase,
+    number,
     plain_name,
     published_quantity,
     suspect_of,
+    unit_suffix,
     verdict_phrase,
+    whole_number,
 )
 
 
@@ -29,8 +31,8 @@ def verdict_tables(run: Run, summary: Summary) -> Iterator[Table]:
         yield published_table(run, summary)
 
 
-def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Table:
-    """Return the claims with their measured values and verdicts; ``explained``: also what each bound means."""
+def claims_table(run: Run, summary: Summary) -> Table:
+    """Return the claims with their measured values and verdicts."""
     rows = []
     reasons = [row.reason for row in summary.claims if row.reason]
     shared = reasons[:1] if len(reasons) > 1 and len({*reasons}) == 1 else []
@@ -38,11 +40,11 @@ def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Tabl
     for claim, row in zip(run.claims, summary.claims, strict=True):
         why = _why(run, summary, row, claim.quantities, {*shared, *doubts})
         says = row.says + (f" — {'; '.join(why)}" if why else "")
-        says += f"\nbound: {bound_phrase(claim)}" if explained else ""
-        value = claim_value(row)
-        if row.measured is not None:  # a share and an index have their name
-            value = f"{plain_name(row.stat)} {value}" if row.unit in ("share", "index") else value
-            value += " times" * (row.unit == "ratio")
+        named = row.unit in ("share", "index") or (row.unit != "ratio" and row.stat in TIME_STATISTICS)
+        value = number(whole_number(row.unit, row.measured))
+        if row.measured is not None:
+            of_unit = " times" if row.unit == "ratio" else unit_suffix(row.unit)
+            value = f"{f'{plain_name(row.stat)} ' if named else ''}{value}{of_unit}"
         measured = [value, spread(claim_values(claim, run, summary), row.low, row.high)]
         bound = row.bound + (" ms" if row.unit == "ms" else "")
         rows.append((verdict_phrase(row.verdict, row.suspect), says, "\n".join(filter(None, measured)), bound))

@@ -20,23 +20,19 @@ COLOURS = ("#e69f00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#8c6d31")
 class LoadTimeline(NamedTuple):
     """The trials of one load. ``pair`` are the places of the two variants that are shown first.
 
-    At most ``most`` requests of each variant are shown; ``sampled``: any has more. The last of ``trials`` may be
-    ``computed``: the requests of the first shown variant, served in other ways. ``colours`` are those of classes,
-    ``alt`` says what the timeline shows.
+    At most ``most`` requests of each variant are shown. The last of ``trials`` may be ``computed``: the requests of the
+    first shown variant, served in other ways. ``asked`` is how much work the requests of a class ask for, ``colours``
+    has the classes with their colours, ``alt`` says what the timeline shows.
     """
 
     load: str
     title: str
     trials: list[TrialTimeline]
     pair: tuple[int, ...]
-    classes: list[str]
     asked: dict[str, str]
     most: int
     colours: list[tuple[str, str]]
     alt: str
-    sampled: bool
-    of_threads: bool
-    knows_free_threads: bool
 
     @property
     def measured(self) -> list[TrialTimeline]:
@@ -92,20 +88,9 @@ def load_timeline(run: Run, lanes: LoadLanes) -> LoadTimeline:
         title = f"{capitalised(waits[0])} waited while another worker had a free thread{rest}"
     title += f" ({lanes.load.name})" if load_suffix(run, lanes.load.name) else ""
     classes = longest_first({name: high for name, (_, high) in ranges.items()})
-    return LoadTimeline(
-        lanes.load.name,
-        title,
-        shown,
-        lanes.pair,
-        classes,
-        asked,
-        most,
-        colours=[(name, COLOURS[place % len(COLOURS)]) for place, name in enumerate(classes)],
-        alt=" ".join(f"{trial.variant}: {trial.says}." for trial in pair),
-        sampled=any(trial.window for trial in shown),
-        of_threads=all(trial.of_threads for trial in shown),
-        knows_free_threads=any(trial.blocked is not None for trial in shown),
-    )
+    colours = [(name, COLOURS[place % len(COLOURS)]) for place, name in enumerate(classes)]
+    alt = " ".join(f"{trial.variant}: {trial.says}." for trial in pair)
+    return LoadTimeline(lanes.load.name, title, shown, lanes.pair, asked, most, colours, alt)
 
 
 def longest_first(service_times: Mapping[str, float]) -> list[str]:

@@ -4,30 +4,31 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
+
+from markupsafe import Markup
 
 from stampede.experiment.model import Experiment
 from stampede.records.folder import write_whole
 from stampede.records.words import plural
 from stampede.report.page import render
-from stampede.report.wording import (
-    bound_phrase,
-    claim_subject,
-    metric_phrase,
-    number,
-    plain_name,
-    unit_suffix,
-    whole_number,
-)
-from stampede.teach.classroom.drawing import COLOURS, draw_predictions, draw_strip
-from stampede.teach.classroom.outliers import FAR, FEW, NEAR, NEAR_RATIO, Outlier, outliers
+from stampede.report.wording import claim_subject, number, unit_suffix, whole_number
+from stampede.teach.classroom.drawing import COLOURS, draw_strip
 from stampede.teach.classroom.predictions import ClassPrediction, collect_predictions
-from stampede.teach.classroom.strips import Laptop, Strip, SubmittedRun, strips
-from stampede.teach.lesson.notes import Bar
+from stampede.teach.classroom.strips import FAR, FEW, NEAR, NEAR_RATIO, Laptop, Strip, strips
+from stampede.teach.classroom.submissions import SubmittedRun
 
 _KINDS_OF_KERNEL = {"microsoft": "WSL2", "linuxkit": "Docker Desktop", "orbstack": "OrbStack"}
 _PLAIN = re.compile(r"[^\w .,:+~()@/-]")
+
+
+class ShownStrip(NamedTuple):
+    """A strip as the page shows it: the claim, which number it is about, the numbers and verdicts, and a picture."""
+
+    heading: str
+    what: str
+    numbers: str
+    picture: Markup
 
 
 class Chapter(NamedTuple):
@@ -37,40 +38,42 @@ class Chapter(NamedTuple):
     own: Experiment
     says: str
     predictions: list[ClassPrediction]
-    strips: list[Strip]
-    differing: dict[int, list[Outlier]]
+    strips: list[ShownStrip]
+    differing: dict[int, list[str]]
 
 
 def write_class_page(
-    target: Path,
-    laptops: Sequence[Laptop],
-    experiments: Mapping[str, Experiment],
-    predictions: Mapping[int, list[tuple[str, Bar]]],
-    *,
-    left_out: int,
+    target: Path, laptops: Sequence[Laptop], experiments: Mapping[str, Experiment], *, left_out: int
 ) -> list[Chapter]:
     """Write the page of a class, whole or not at all, and return its chapters, one for each experiment with a run."""
     cores = sorted({handed.run.cores for laptop in laptops for handed in laptop.runs.values()})
     of_cores = dict(zip(cores, cycle(COLOURS), strict=False))
-    collected = collect_predictions(predictions)
+    collected = collect_predictions(laptops)
     chapters = []
     for name, own in experiments.items():
         there = sum(name in laptop.runs for laptop in laptops)
         if not there:
             continue
         made = strips(laptops, name, own)
-        differing: dict[int, list[Outlier]] = {}
-        for outlier in sorted((each for strip in made for each in outliers(strip)), key=lambda each: each.dot.laptop):
-            differing.setdefault(outlier.dot.laptop, []).append(outlier)
-        claims = [len(strip.verdicts) for strip in made if strip.claim]
-        says = f"{plural(there, 'laptop')}; {claims.count(1)} of {len(claims)} claims have the same verdict on all. "
+        shown, differing = [], dict[int, list[str]]()
+        for strip in made:
+            shown.append(_shown(strip, of_cores))
+            most, far = strip.most, strip.far
+            for dot in strip.dots:
+                told = [f"{dot.verdict} (most: {most})"] * (dot.verdict != most)
+                if dot.laptop in far:
+                    told.append(f"{_number(strip, dot.value)} (median: {_number(strip, strip.median)})")
+                if told:
+                    differing.setdefault(dot.laptop, []).append(f"{strip.claim.says}: {', '.join(told)}")
+        same = sum(len(strip.verdicts) == 1 for strip in made)
+        says = f"{plural(there, 'laptop')}; {same} of {len(made)} claims have the same verdict on all. "
         if differing:
-            names = ", ".join(f"laptop-{number}" for number in differing)
+            names = ", ".join(f"laptop-{number}" for number in sorted(differing))
             says += f"{len(differing)} differ{'s' if len(differing) == 1 else ''} from the others: {names}."
         else:
             says += "No laptop differs from the others."
         asked = [found for found in collected if name == f"lesson-{found.step}"]
-        chapters.append(Chapter(name, own, says, asked, made, differing))
+        chapters.append(Chapter(name, own, says, asked, shown, dict(sorted(differing.items()))))
     rows = {laptop.name: [properties(handed) for handed in laptop.runs.values()] for laptop in laptops}
     page = render(
         "class.html", app="stampede.teach.classroom", laptops=laptops, chapters=chapters, colours=of_cores,
@@ -79,12 +82,6 @@ def write_class_page(
         head=[*next(iter(rows.values()))[0]],
         rows={name: [", ".join(dict.fromkeys(values)) for values in zip(*(each.values() for each in of), strict=True)]
               for name, of in rows.items()},
-        heading=_heading, what=_what, told=_told, verdicts=_verdicts,
-        draw=lambda strip: draw_strip(strip, of_cores, f"{_heading(strip)}. {_told(strip)}"),
-        summary=_prediction_summary, how=_how,
-        draw_predictions=lambda found: draw_predictions(
-            found, f"The class predicted: {found.says}. {_prediction_summary(found)}"
-        ),
         has_predictions=any(chapter.predictions for chapter in chapters),
     )  # fmt: skip
     write_whole(target, page)
@@ -116,60 +113,23 @@ def properties(handed: SubmittedRun) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _prediction_summary(prediction: ClassPrediction) -> str:
-    of_unit = unit_suffix(prediction.unit)
-    low, high = number(prediction.measured[0]), number(prediction.measured[-1])
-    theory = f"; theory: {number(prediction.theory)}{of_unit}" if prediction.theory is not None else ""
-    return (
-        f"Predicted: {', '.join(map(number, prediction.predictions))}{of_unit}{theory}; "
-        f"measured: {number(median(prediction.measured))}{of_unit} ({low} to {high}). "
-        f"{prediction.near} of {len(prediction.predictions)} predictions were within a factor of two."
-    )
-
-
-def _heading(strip: Strip) -> str:
-    what = _what(strip)
-    return strip.says or f"Published: {what[0].lower()}{what[1:]}"
-
-
-def _what(strip: Strip) -> str:
-    """Return in words which number a strip shows, with its unit, and the bound of a claim."""
-    named = unit_suffix(strip.unit)
-    if strip.claim:
-        thing = claim_subject(strip.claim).rstrip(",")
-        return f"{thing}{named and ',' + named}; the claim: {bound_phrase(strip.claim)}"
-    assert strip.quantity
-    quantity = strip.quantity
-    of = metric_phrase(quantity.metric, quantity.request_class)
-    return (
-        f"The {plain_name(strip.stat)} of the {of} in {quantity.variant} under {quantity.load}{named and ',' + named}"
-    )
-
-
-def _told(strip: Strip) -> str:
-    """Return the median of the class, and what theory and the article say, in numbers."""
-    parts = [f"Median of {len(strip.values)}: {_number(strip, strip.median)}"]
+def _shown(strip: Strip, of_cores: Mapping[int, str]) -> ShownStrip:
+    """Return what the page shows of a strip: also the median of the class, and what theory and the article say."""
+    claim, of_unit = strip.claim, unit_suffix(strip.unit)
+    subject = claim_subject(claim).rstrip(",") + (f",{of_unit}" if of_unit else "")
+    told = [f"Median of {len(strip.values)}: {_number(strip, strip.median)}"]
     if strip.predicted:
         low, high = min(strip.predicted), max(strip.predicted)
-        parts.append(f"theory: {_number(strip, low)}{f' to {_number(strip, high)}' if high > low else ''}")
+        told.append(f"theory: {_number(strip, low)}{f' to {_number(strip, high)}' if high > low else ''}")
     if strip.published is not None:
-        parts.append(f"published: {_number(strip, strip.published)}")
-    return "; ".join(parts) + "."
+        told.append(f"published: {_number(strip, strip.published)}")
+    numbers = f"{'; '.join(told)}."
+    picture = draw_strip(strip, of_cores, f"{claim.says}. {numbers}")
+    numbers += f" {', '.join(f'{count} {verdict}' for verdict, count in strip.verdicts.items())}"
+    if suspect := sum(dot.suspect for dot in strip.dots):
+        numbers += f"; {suspect} of {len(strip.dots)} verdicts rest on suspect trials"
+    return ShownStrip(claim.says, f"{subject}; the claim: {claim.bound}{of_unit}", f"{numbers}.", picture)
 
 
 def _number(strip: Strip, value: float | None) -> str:
     return number(whole_number(strip.unit, value)) + (unit_suffix(strip.unit) if value is not None else "")
-
-
-def _verdicts(strip: Strip) -> str:
-    counted = ", ".join(f"{count} {verdict}" for verdict, count in strip.verdicts.items())
-    suspect = sum(dot.suspect for dot in strip.dots)
-    return f"{counted}; {suspect} of {len(strip.dots)} verdicts rest on suspect trials" if suspect else counted
-
-
-def _how(standing: Outlier) -> str:
-    strip, dot, by_verdict, by_value = standing
-    says = strip.says or _what(strip)
-    verdict = f"{dot.verdict} (most: {strip.most})" if by_verdict else ""
-    value = f"{_number(strip, dot.value)} (median: {_number(strip, strip.median)})" if by_value else ""
-    return f"{says}: {', '.join(filter(None, (verdict, value)))}"

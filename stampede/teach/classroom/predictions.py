@@ -1,13 +1,12 @@
 """What the students of a class predicted before they measured, as their lessons recorded it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from statistics import median
 from typing import NamedTuple
 
-from pydantic import ValidationError
-
-from stampede.records.mistakes import reason_in_json
-from stampede.teach.lesson.notes import Bar, Notes
+from stampede.report.wording import number, unit_suffix
+from stampede.teach.classroom.strips import Laptop
+from stampede.teach.lesson.notes import Bar
 
 WITHIN = 2.0
 """A prediction is near if it differs from the measured number by at most this factor."""
@@ -26,32 +25,33 @@ class ClassPrediction(NamedTuple):
     measured: list[float]
     near: int
 
+    @property
+    def summary(self) -> str:
+        """What was predicted and measured, in numbers."""
+        of_unit = unit_suffix(self.unit)
+        theory = "" if self.theory is None else f"; theory: {number(self.theory)}{of_unit}"
+        return (
+            f"Predicted: {', '.join(map(number, self.predictions))}{of_unit}{theory}; measured: "
+            f"{number(median(self.measured))}{of_unit} ({number(self.measured[0])} to {number(self.measured[-1])}). "
+            f"{self.near} of {len(self.predictions)} predictions were within a factor of two."
+        )
 
-def read_predictions(lesson: bytes) -> list[tuple[str, Bar]]:
-    """Return the numbers in a lesson.json, each with its step. Raise ValueError with the place of the first mistake."""
-    try:
-        steps = Notes.model_validate_json(lesson).steps
-    except ValidationError as error:
-        raise ValueError(reason_in_json(error, Notes, lesson)) from None
-    return [(name, bar) for name, step in steps.items() if step.result for bar in step.result.bars]
 
-
-def collect_predictions(predictions: Mapping[int, list[tuple[str, Bar]]]) -> list[ClassPrediction]:
+def collect_predictions(laptops: Iterable[Laptop]) -> list[ClassPrediction]:
     """Return what a class predicted, question by question, of the questions that at least two laptops were asked.
 
     A question that only one laptop has may have been changed by its owner.
     """
     asked: dict[tuple[str, str, str], dict[int, Bar]] = {}
-    for laptop, of_one in predictions.items():
-        for step, bar in of_one:
-            asked.setdefault((step, bar.says, bar.unit), {})[laptop] = bar
+    for laptop in laptops:
+        for step, bar in laptop.predictions:
+            asked.setdefault((step, bar.says, bar.unit), {})[laptop.number] = bar
     found = []
     for key, by_laptop in asked.items():
         if len(by_laptop) > 1:
-            yours, measured = zip(*((bar.yours, bar.measured) for bar in by_laptop.values()), strict=True)
+            pairs = [(bar.yours, bar.measured) for bar in by_laptop.values()]
+            yours, measured = map(sorted, zip(*pairs, strict=True))
             theory = [bar.theory for bar in by_laptop.values() if bar.theory is not None]
-            ends = [sorted(max(value, LEAST) for value in pair) for pair in zip(yours, measured, strict=True)]
-            near = sum(high / low <= WITHIN for low, high in ends)
-            middle = median(theory) if theory else None
-            found.append(ClassPrediction(*key, sorted(yours), middle, sorted(measured), near))
+            near = sum(max(*pair, LEAST) <= WITHIN * max(min(pair), LEAST) for pair in pairs)
+            found.append(ClassPrediction(*key, yours, median(theory) if theory else None, measured, near))
     return found

@@ -1,47 +1,44 @@
-"""The runs of a whole class: what each laptop measured of the same claims and published figures.
+"""The runs of a whole class: what each laptop measured of the same claims, and who differs.
 
 Nothing here tells whose laptop it is. A laptop has a number, and words come from the lab's own files.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import log
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from stampede.evaluate.metrics import unit
 from stampede.experiment.model import Experiment
-from stampede.records.claims import Claim, Quantity
-from stampede.records.run import Run
+from stampede.records.claims import Claim
 from stampede.records.summary import Summary
+from stampede.teach.classroom.submissions import Submission, SubmittedRun
+from stampede.teach.lesson.notes import Bar
 
-Mode = Literal["sleep", "hold", "burn"]
-"""How requests pass their time: they sleep, hold the interpreter lock, or really compute."""
-_ROLES = {"answer": 0, "cure": 1, None: 2}
-_VERDICTS = (
-    "reproduced",
-    "differs by the floor",
-    "not reproduced",
-    "contradicted",
-    "not measured in a short run",
-    "undecided",
-    "invalid",
-)
-
-
-class SubmittedRun(NamedTuple):
-    """A run that somebody handed in, with its results. ``manifest`` is the hash of its manifest."""
-
-    run: Run
-    summary: Summary
-    manifest: str
+_ROLES = ("answer", "cure", None)
+_VERDICTS = ("reproduced", "not reproduced", "undecided", "invalid")
+FEW = 5
+"""With fewer values than this, no value is called far from the others."""
+FAR = 3.5
+"""A value is far from the median from this many robust standard deviations on (Iglewicz and Hoaglin 1993)."""
+NEAR = {"ms": 20.0, "share": 0.02, "index": 0.02}
+"""Differences up to this, in the unit of the value, are not called far, however close the other values are."""
+NEAR_RATIO = 1.25
+"""Nor are values that differ from the median by less than this factor."""
 
 
 @dataclass(frozen=True)
 class Laptop:
-    """What one laptop has handed in: the run of each experiment. ``number`` tells nothing of whose laptop it is."""
+    """What one laptop has handed in: the run of each experiment, and the numbers of its lesson, each with its step.
+
+    ``number`` tells nothing of whose laptop it is.
+    """
 
     number: int
     runs: Mapping[str, SubmittedRun]
+    predictions: Sequence[tuple[str, Bar]] = ()
 
     @property
     def name(self) -> str:
@@ -50,35 +47,36 @@ class Laptop:
 
 
 class Dot(NamedTuple):
-    """What one laptop says of a claim or a published figure. ``value``: None: it has no number.
+    """What one laptop says of a claim. ``value``: None: it has no number.
 
-    ``suspect``: the verdict rests on a suspect trial.
+    ``computes`` is the setting CPU of the load: ``hold``, ``burn``, or empty if requests sleep. ``suspect``: the
+    verdict rests on a suspect trial.
     """
 
     laptop: int
     value: float | None
     verdict: str
     cores: int
-    cpu_mode: Mode
+    computes: str = ""
     suspect: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Strip:
-    """One number of all laptops: of a claim, or of a published figure if ``claim`` is None.
+    """The number of a claim, as all laptops measured it.
 
-    ``stat`` is a statistic or, for a staircase, which answer of a burst it is for. ``predicted`` has what theory
-    predicts for each laptop, because a prediction depends on the settings of a run.
+    ``predicted`` has what theory predicts for each laptop, because a prediction depends on the settings of a run.
     """
 
-    says: str
-    quantity: Quantity | None
-    stat: str
-    unit: str
-    claim: Claim | None
-    dots: Sequence[Dot]
-    predicted: Sequence[float]
-    published: float | None
+    claim: Claim
+    dots: list[Dot] = field(default_factory=list)
+    predicted: list[float] = field(default_factory=list)
+    published: float | None = None
+
+    @property
+    def unit(self) -> str:
+        """The unit of the number."""
+        return "ratio" if self.claim.relative_to else unit(self.claim.value.metric, self.claim.value.stat)
 
     @property
     def values(self) -> dict[int, float]:
@@ -102,98 +100,80 @@ class Strip:
         """The verdict of most laptops."""
         return next(iter(self.verdicts))
 
+    @property
+    def far(self) -> set[int]:
+        """The laptops whose value is far from the median, on logarithms if all values are positive."""
+        values = self.values
+        if len(values) < FEW:
+            return set()
+        scaled = all(value > 0 for value in values.values())
+        places = {laptop: log(value) if scaled else value for laptop, value in values.items()}
+        middle, plain = median(places.values()), median(values.values())
+        spread = 1.4826 * median(abs(place - middle) for place in places.values())
+        far = set()
+        for laptop, place in places.items():
+            low, high = sorted((abs(values[laptop]), abs(plain)))
+            is_near = values[laptop] * plain >= 0 and high <= NEAR_RATIO * low
+            is_near |= abs(values[laptop] - plain) <= NEAR.get(self.unit, 0.0)
+            if abs(place - middle) > FAR * spread and not is_near:
+                far.add(laptop)
+        return far
 
-def number_laptops(submissions: Iterable[Sequence[SubmittedRun]]) -> list[Laptop]:
+
+def number_laptops(submissions: Iterable[Submission]) -> list[Laptop]:
     """Return the laptops, those with the fewest cores first, in an order that does not depend on names."""
     chosen = []
-    for handed in filter(None, submissions):
+    for submission in submissions:
         # of several runs of an experiment, one that was completed counts, then the most variants, then the newest
-        best_last = sorted(handed, key=lambda of: (of.run.outcome == "completed", len(of.run.variants), of.run.began))
+        best_last = sorted(
+            (handed for _, handed in submission.runs),
+            key=lambda of: (of.run.outcome == "completed", len(of.run.variants), of.run.began),
+        )
         runs = {of.run.experiment: of for of in best_last}
         key = min(of.run.cores for of in runs.values()), sorted(of.manifest for of in runs.values())
-        chosen.append((key, runs))
-    return [Laptop(number, runs) for number, (_, runs) in enumerate(sorted(chosen, key=lambda of: of[0]), start=1)]
+        chosen.append((key, runs, submission.predictions))
+    in_order = sorted(chosen, key=lambda of: of[0])
+    return [Laptop(number, runs, predictions) for number, (_, runs, predictions) in enumerate(in_order, start=1)]
 
 
 def strips(laptops: Iterable[Laptop], experiment: str, own: Experiment) -> list[Strip]:
-    """Return the strips of an experiment: its claims, those that answer its question first, then published figures.
+    """Return the strips of an experiment's claims, those that answer its question first.
 
-    ``own`` is what the lab's own file says of it. A published figure that a claim is about has no strip of its own,
-    because it is on the strip of the claim.
+    ``own`` is what the lab's own file says of it; what a run says of other claims is not shown.
     """
     load = next(iter(own.all_loads))
-    words_of = {_key(*claim.with_load(load).quantities) + claim.bound: claim.says for claim in own.claims}
-    published = {f"{of.variant} {of.load or load} {of.request_class} {of.metric}" for of in own.published}
-    claims: dict[str, list[Strip]] = {}
-    figures: dict[str, list[Strip]] = {}
+    claims = [claim.with_load(load) for claim in sorted(own.claims, key=lambda claim: _ROLES.index(claim.role))]
+    made = {_key(claim): Strip(claim) for claim in claims}
     for laptop in laptops:
-        if handed := laptop.runs.get(experiment):
-            for found, strips_of in ((claims, _claims), (figures, _figures)):
-                for key, strip in strips_of(laptop.number, handed):
-                    found.setdefault(key, []).append(strip)
-    made = [_joined(words, claims[key]) for key, words in words_of.items() if key in claims]
-    made.sort(key=lambda strip: _ROLES.get(strip.claim.role if strip.claim else None, 2))
-    shown = {_key(strip.quantity) for strip in made if strip.claim and strip.quantity and not strip.claim.relative_to}
-    return made + [
-        _joined("", all_of)
-        for key, all_of in figures.items()
-        if key not in shown and key.rpartition(" ")[0] in published
-    ]
+        if not (handed := laptop.runs.get(experiment)):
+            continue
+        run, summary, _ = handed
+        for said, row in zip(run.claims, summary.claims, strict=True):
+            claim = said.with_load(run.loads[0].name)
+            if not (strip := made.get(_key(claim))):
+                continue
+            cpu = next((of.settings.get("CPU", "") for of in run.loads if of.name == claim.value.load), "")
+            strip.dots.append(Dot(laptop.number, row.measured, row.verdict, run.cores, cpu, row.suspect))
+            if (predicted := _known(claim, summary, "predicted")) is not None:
+                strip.predicted.append(predicted)
+            if strip.published is None:
+                strip.published = _known(claim, summary, "published")
+    return [strip for strip in made.values() if strip.dots]
 
 
-def _joined(words: str, all_of: Sequence[Strip]) -> Strip:
-    return replace(
-        all_of[0],
-        says=words,
-        dots=[dot for strip in all_of for dot in strip.dots],
-        predicted=[value for strip in all_of for value in strip.predicted],
-        published=next((strip.published for strip in all_of if strip.published is not None), None),
-    )
+def _key(claim: Claim) -> tuple[object, ...]:
+    """Return what is the same for claims on the same quantities with the same bound, whatever they say."""
+    quantities = [(of.variant, of.load, of.request_class, of.metric, of.stat) for of in claim.quantities]
+    return *quantities, claim.bound
 
 
-def _claims(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, Strip]]:
-    run, summary, _ = handed
-    for said, row in zip(run.claims, summary.claims, strict=True):
-        claim = said.with_load(run.loads[0].name)
-        dot = Dot(laptop, row.measured, row.verdict, run.cores, cpu_mode(run, claim.value.load or ""), row.suspect)
-        theory, published = (_known(summary, claim.quantities, word) for word in ("predicted", "published"))
-        strip = Strip(said.says, claim.value, row.stat, row.unit, claim, [dot], theory, next(iter(published), None))
-        yield _key(*claim.quantities) + claim.bound, strip
-
-
-def _key(*quantities: Quantity) -> str:
-    """Return a text that is the same for the same quantities."""
-    return " / ".join(f"{of.variant} {of.load} {of.request_class} {of.metric} {of.stat}" for of in quantities)
-
-
-def _known(summary: Summary, quantities: Iterable[Quantity], word: str) -> list[float]:
-    """Return what is ``predicted`` or ``published`` of a value, or of the ratio of two values; empty: nothing is."""
-    rows = [summary.row(of.variant, of.load, of.request_class, of.metric, of.stat) for of in quantities]
+def _known(claim: Claim, summary: Summary, word: str) -> float | None:
+    """Return what is ``predicted`` or ``published`` of a value, or of the ratio of two values; None: nothing is."""
+    rows = [summary.row(of.variant, of.load, of.request_class, of.metric, of.stat) for of in claim.quantities]
     match [row and getattr(row, word) for row in rows]:
         case [float(value)]:
-            return [value]
+            return value
         case [float(value), float(other)] if other:
-            return [value / other]
+            return value / other
         case _:
-            return []
-
-
-def _figures(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, Strip]]:
-    """Yield the most telling figure of each published row."""
-    run, summary, _ = handed
-    for row in summary.published:
-        if row.figures:
-            times = [figure for figure in row.figures if figure.unit == "ms"]
-            figure = max(times, key=lambda figure: figure.published) if times else row.figures[0]
-            quantity = Quantity.model_construct(  # the steps of a staircase (1st, 2nd …) are no statistics
-                variant=row.variant, load=row.load, request_class=row.request_class, metric=row.metric, stat=figure.stat
-            )
-            dot = Dot(laptop, figure.measured, figure.verdict, run.cores, cpu_mode(run, row.load), row.suspect)
-            theory = _known(summary, [quantity], "predicted")
-            yield _key(quantity), Strip("", quantity, figure.stat, figure.unit, None, [dot], theory, figure.published)
-
-
-def cpu_mode(run: Run, load: str) -> Mode:
-    """Return how the requests of a load pass their time."""
-    cpu = next((load_record.settings.get("CPU") for load_record in run.loads if load_record.name == load), None)
-    return "hold" if cpu == "hold" else "burn" if cpu == "burn" else "sleep"
+            return None

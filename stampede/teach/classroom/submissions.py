@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
 
 from stampede.evaluate.statistics.estimates import check_names
 from stampede.experiment.file import names, read_experiment
@@ -19,10 +22,11 @@ from stampede.paths import EXPERIMENTS
 from stampede.records.checksums import MANIFEST, changed_files, read_manifest, sha256
 from stampede.records.folder import MOST_BYTES as FILE_BYTES
 from stampede.records.folder import POINTS, BadRun, read_run, read_summary
-from stampede.teach.classroom.predictions import read_predictions
-from stampede.teach.classroom.strips import SubmittedRun
+from stampede.records.mistakes import reason_in_json
+from stampede.records.run import Run
+from stampede.records.summary import Summary
 from stampede.teach.lesson.model import read_lesson, step_experiment
-from stampede.teach.lesson.notes import NOTES, Bar
+from stampede.teach.lesson.notes import NOTES, Bar, Notes
 from stampede.verification import compute_summary, derived_elsewhere
 
 MOST_BYTES = 4 * 2**30
@@ -63,6 +67,14 @@ def unpack(path: Path, folder: Path) -> None:
         if isinstance(error, OSError) and error.errno:  # else it comes from damaged data
             raise
         raise BadArchive("is damaged, or not an archive of stampede export") from None
+
+
+class SubmittedRun(NamedTuple):
+    """A run that somebody handed in, with its results. ``manifest`` is the hash of its manifest."""
+
+    run: Run
+    summary: Summary
+    manifest: str
 
 
 @dataclass
@@ -135,9 +147,12 @@ def _add_runs(found: Submission, path: Path, top: Path, base: Path) -> None:
     """
     for notes in sorted(top.rglob(NOTES))[:1]:
         try:
-            found.predictions.extend(read_predictions(notes.read_bytes()))
-        except ValueError as error:
-            found.problems.append(f"{path}: the predictions of {NOTES} are left out: {error}.")
+            steps = Notes.model_validate_json(content := notes.read_bytes()).steps
+        except ValidationError as error:
+            wrong = reason_in_json(error, Notes, content)
+            found.problems.append(f"{path}: the predictions of {NOTES} are left out: {wrong}.")
+        else:
+            found.predictions += [(name, bar) for name, of in steps.items() if of.result for bar in of.result.bars]
     for folder in sorted({record.parent.resolve() for record in top.rglob("run.json")}):
         try:
             found.runs.append(_checked(folder))

@@ -39,7 +39,7 @@ def lesson(
         out.print(text, markup=False, soft_wrap=True)
 
     if page:
-        from stampede.teach.lesson.page import LessonServer  # noqa: PLC0415  # loads Altair
+        from stampede.teach.lesson.page import LessonServer  # noqa: PLC0415  # needs the extra lab
 
         LessonServer(student).run(port)
         return

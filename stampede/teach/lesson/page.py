@@ -5,15 +5,11 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import altair as alt
-from markupsafe import Markup
-
 from stampede.docker.client import DockerError
 from stampede.errors import LabError, WrongUse
 from stampede.experiment.model import Experiment
 from stampede.loopback import Response, Stage, read_whole, serving
 from stampede.records.words import plural
-from stampede.report.figures.drawing import MEASURED, PUBLISHED, inline_data, style_chart, svg
 from stampede.report.page import render, script_json
 from stampede.report.wording import capitalised, number
 from stampede.servers.base import setting_text
@@ -131,29 +127,17 @@ def ways(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
                f"{name}: {', then '.join(stops)}{threads}. {waits}")  # fmt: skip
 
 
-def result_chart(bars: list[Bar]) -> str:
-    """Return predictions beside results as SVG, with a panel for each number."""
-    colours = {"you predicted": PUBLISHED, "theory predicts": "#7a7a7a", "measured": MEASURED}
-    interval = ", with its interval in black" if any(bar.low is not None for bar in bars) else ""
-    y = alt.Y("whose:N", title=None, sort=[*colours])
-    colour = alt.Color("whose:N", legend=None).scale(domain=[*colours], range=[*colours.values()])
-    panels = []
+def result_bars(bars: list[Bar]) -> list[tuple[str, list[tuple[str, str, float]]]]:
+    """Return for each number of a result what it is, and its bars: as predicted by student and theory, and measured."""
+    found = []
     for bar in bars:
-        values = zip(colours, (bar.yours, bar.theory, bar.measured), strict=True)
-        marks = [{"whose": whose, "value": told, "text": number(told)} for whose, told in values if told is not None]
-        marks[-1]["beside"] = max(bar.measured, bar.high or 0)
-        x = alt.X("value:Q", title=f"{capitalised(bar.says)} … {bar.unit}").scale(domainMin=0, nice=True)
-        drawn = alt.Chart(inline_data([{"beside": mark["value"], **mark} for mark in marks]))
-        layers = [
-            drawn.mark_bar(opacity=0.85).encode(x=x, y=y, color=colour),
-            drawn.mark_text(align="left", dx=8).encode(x="beside:Q", y=y, text="text:N"),
-        ]
-        if bar.low is not None and bar.high is not None:
-            rule = alt.Chart(inline_data([{"whose": "measured", "low": bar.low, "high": bar.high}]))
-            layers.append(rule.mark_rule(strokeWidth=3, color="#000000").encode(x="low:Q", x2="high:Q", y=y))
-        panels.append(alt.layer(*layers).properties(width=460, height=25 * len(marks)))
-    title, subtitle = "What you predicted, and what was measured", f"measured: the median of the trials{interval}"
-    return svg(style_chart(alt.vconcat(*panels), title, subtitle, None))
+        interval = "" if bar.low is None or bar.high is None else f" ({number(bar.low)} to {number(bar.high)})"
+        rows = [("you predicted", number(bar.yours), bar.yours)]
+        if bar.theory is not None:
+            rows.append(("theory predicts", number(bar.theory), bar.theory))
+        rows.append(("measured", f"{number(bar.measured)}{interval}", bar.measured))
+        found.append((f"{capitalised(bar.says)} … {bar.unit}", rows))
+    return found
 
 
 def step_page(server: LessonServer, number_of_step: int) -> str:
@@ -181,7 +165,7 @@ def step_page(server: LessonServer, number_of_step: int) -> str:
         state=state,
         ways=list(ways(experiment)),
         legend=LEGEND,
-        chart=Markup(result_chart(done.result.bars)) if done.result else "",  # noqa: S704  # we draw it
+        bars=result_bars(done.result.bars) if done.result else [],
         takes=time_in_words(student.expected_s(step)),
         measured=number,
         before=[
