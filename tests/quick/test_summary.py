@@ -18,7 +18,6 @@ from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.run import LoadRecord, Run, RunMachine, VariantRecord
 from stampede.records.summary import ClaimRow, Estimate, PublishedRow, Summary, TrialValidity
 from stampede.report.markdown import markdown
-from stampede.report.tables import Table
 from stampede.report.tables.verdicts import claims_table, published_table
 from stampede.report.terminal import terminal_table
 from stampede.report.wording import figures_phrase, published_quantity
@@ -433,61 +432,6 @@ contradicted ±0.25: p50 100: contradicted, 50 (50 to 50), 0.5; p75 99: not meas
 not measured in a short run ±0.25: p75 99: not measured in a short run; p75 needs 4 requests a trial; there
     were 3 at most
 """)
-
-
-def test_a_long_name_breaks_before_a_number_does() -> None:
-    """Ten columns of numbers leave eighteen characters for the name."""
-    statistics = ["min", "avg", "stdev", "p50", "p75", "p90", "p99", "p99.9", "max"]
-    row = ("a-variant-of-thirty-characters", "measured", *["12.3"] * len(statistics), "1234")
-    out = io.StringIO()
-
-    table = Table("Times", ("variant", "", *statistics, "n"), [row], words=2)
-    Console(file=out, width=80).print(terminal_table(table))
-
-    lines = [one.rstrip() for one in out.getvalue().splitlines()]
-    assert max(map(len, lines)) <= 80
-    assert "".join(one.split()[0] for one in lines[2:]) == row[0]
-    assert lines[2].split()[1:] == ["measured", *["12.3"] * len(statistics), "1234"]
-
-
-def test_quantities_of_several_trials_fit_80_columns() -> None:
-    """Intervals stand below the medians, and wrap between their words where room is short."""
-    published = [near({"p50": 25, "p60": 20, "p80": 20000}, variant=name) for name in ("one", "two-with-a-long-name")]
-    trials: dict[str, list[float]] = {
-        "one": [10, 30, 20, 90, 15],
-        "two-with-a-long-name": [11000, 31000, 21000, 91000, 15000],
-    }
-
-    text = printed(*concluded(trials, stats=["min", "p50", "p60", "p80", "p90", "p99"], published=published))
-
-    lines = text[text.index("Overhead of requests") : text.index("measured: the median")].splitlines()
-    assert "\n".join(line.rstrip() for line in lines) == snapshot("""\
-Overhead of requests, ms
-variant                                  p50          p90          p99  answered
-one                   published         25.0            –            –
-                      measured          20.0         20.0         20.0       500
-                                     10.0 to      10.0 to      10.0 to
-                                        90.0         90.0         90.0
-two-with-a-long-name  published         25.0            –            –
-                      measured         21000        21000        21000       500
-                                    11000 to     11000 to     11000 to
-                                       91000        91000        91000\
-""")
-
-
-def test_what_has_no_figure_has_no_row_and_no_column() -> None:
-    """The column n says how many requests there were, and a variant without a figure may have had some."""
-    table = Table(
-        "Times", ("variant", "", "p50", "p99", "max", "answered"), words=2,
-        rows=[("one", "published", "–", "–", "9", ""), ("one", "measured", "1", "–", "–", "12"),
-              ("two", "measured", "–", "–", "–", "3")],
-    )  # fmt: skip
-
-    found = table.without_gaps()
-
-    assert found.head == ["variant", "", "p50", "max", "answered"]
-    assert found.rows == [["one", "published", "–", "9", ""], ["one", "measured", "1", "–", "12"]]
-    assert found.words == 2
 
 
 def test_a_reason_that_all_claims_share_is_said_once_below_the_table() -> None:
