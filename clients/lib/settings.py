@@ -1,7 +1,7 @@
 """Settings come from the environment. If a setting is missing or wrong, the client exits before it sends anything.
 
-stampede/experiment/loads/scripts.py declares which values are allowed. The messages are
-the same as in k6/lib/settings.js.
+stampede/experiment/loads/scripts.py declares which values are allowed. The messages are the same as in
+k6/lib/settings.js.
 """
 
 import math

@@ -1,5 +1,6 @@
-// Settings come from the environment. A script does not start if a setting is missing. stampede/experiment/loads/scripts.py
-// declares which values are allowed, and computes values that follow from several settings or from the duration.
+// Settings come from the environment. A script does not start if a setting is missing.
+// stampede/experiment/loads/scripts.py declares which values are allowed, and computes values that follow from several
+// settings or from the duration.
 
 // A text, e.g. text('ASKS').
 export function text(name) {

@@ -112,7 +112,9 @@ class Script(Model):
 class Client(Script):
     """A client that misbehaves in ways that k6 cannot."""
 
-    script: str = Field(description="The program that sends requests.", json_schema_extra={"enum": [*CLIENT_SCRIPTS]})
+    script: str = Field(
+        description="The program that sends the requests.", json_schema_extra={"enum": [*CLIENT_SCRIPTS]}
+    )
     through_balancer: bool = Field(
         False, description="true: it connects where the users connect; false: to the server."
     )
@@ -124,7 +126,7 @@ class Api(Model):
     """A service that the application calls, and that may stall. The times of its stalls count from the first call."""
 
     one_device: bool = Field(
-        False, description="true: it works on one call at a time, and turns to the next after a while."
+        False, description="true: it works on one call at a time, and gives each waiting call a slice in turn."
     )
     first_s: float = Field(0, ge=0, le=3600, description="Seconds from the first call to the first stall.")
     every_s: float = Field(3600, gt=0, le=3600, description="Seconds from the start of a stall to that of the next.")
@@ -148,7 +150,9 @@ class Api(Model):
 class Database(Model):
     """The application's database, which is empty at the beginning of each trial."""
 
-    max_connections: int = Field(151, ge=10, le=1000, description="The most connections; it refuses further ones.")
+    max_connections: int = Field(
+        151, ge=10, le=1000, description="Most connections; the database refuses further ones."
+    )
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
@@ -177,7 +181,9 @@ class Load(Script):
     classes: dict[Name, LoadClass] = Field(
         {}, max_length=20, description="The requests by the name of their class, in place of script and settings."
     )
-    script: str = Field(CLASSES, description="The program that sends them.", json_schema_extra={"enum": [*K6_SCRIPTS]})
+    script: str = Field(
+        CLASSES, description="The program that sends the requests.", json_schema_extra={"enum": [*K6_SCRIPTS]}
+    )
     duration: Durations
     generators: int = Field(1, ge=1, le=16, description="The number of k6 containers that share the load.")
     client: Client | None = Field(None, description="A client that misbehaves beside k6.")

@@ -97,7 +97,7 @@ M = TypeVar("M", bound=HasRole)
 
 def machines_for(what: Literal["servers", "load"], machines: Sequence[M]) -> list[M]:
     """Return the machines that run servers, or load generators."""
-    return [machine for machine in machines if machine.role != ("load" if what == "servers" else "servers")]
+    return [machine for machine in machines if machine.role in (what, "both")]
 
 
 def k6_service(number: int) -> str:
@@ -210,10 +210,17 @@ def lay_out(
         for load_name, load in experiment.all_loads.items():
             order = list(dict.fromkeys(chosen))
             shuffle(order)
-            lasts = duration or (load.duration.full if full else load.duration.short)
-            follows = made.get((load.relative.of, load.relative.under, number)) if load.relative else None
             ready = [
-                PlannedTrial(name, experiment.variants[name], load_name, load, lasts, number, follows, live)
+                PlannedTrial(
+                    name,
+                    experiment.variants[name],
+                    load_name,
+                    load,
+                    duration=duration or (load.duration.full if full else load.duration.short),
+                    number=number,
+                    follows=made[load.relative.of, load.relative.under, number] if load.relative else None,
+                    live=live,
+                )
                 for name in order
                 if load.is_for(name)
             ]

@@ -2,7 +2,7 @@
 
 from abc import ABC
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,7 +22,6 @@ _ASGI = {
 }
 _WITHOUT_A_POOL = {"fastapi-async", "fastapi-blocking", "django", "django-async"}
 """The applications that have no pool of threads: they have none, or, Django with def, one for each request."""
-_Program = Literal["uvicorn", "granian", "hypercorn"]
 
 
 class AsgiApplication(Variant, ABC):
@@ -58,7 +57,7 @@ class AsgiApplication(Variant, ABC):
 class Asgi(AsgiApplication, Replaced):
     """FastAPI or Django on a server that was made for ASGI."""
 
-    server: _Program
+    server: Literal["uvicorn", "granian", "hypercorn"]
     app: Literal[
         "fastapi-sync",
         "fastapi-typed",
@@ -73,10 +72,12 @@ class Asgi(AsgiApplication, Replaced):
         "the connection to the database, async def, async def that sleeps without await, or async def that calls "
         "to_thread; or Django with views that are def, or async def."
     )
-    release: Unreleased | None = Field(None, description="A build that is not released (below); else the release.")
+    release: Unreleased | None = Field(
+        None, description="A build that is not released (below); left out: the locked release."
+    )
     pool_size: int = Field(5, ge=1, le=1000, description="Connections to the database that FastAPI's pool keeps.")
     max_overflow: int = Field(10, ge=0, le=1000, description="Connections that the pool opens beyond pool_size.")
-    pool_timeout_s: float = Field(30, gt=0, le=3600, description="How long a request waits for a connection, at most.")
+    pool_timeout_s: float = Field(30, gt=0, le=3600, description="A request that waits longer for a connection fails.")
     middleware: Literal["none", "sync", "async", "asgi", "base"] = Field(
         "none", description="Three middlewares before Django's views, which are def (sync) or async def (async); or "
         "six before FastAPI's endpoints, in plain ASGI (asgi) or on Starlette's BaseHTTPMiddleware (base).",
@@ -87,10 +88,12 @@ class Asgi(AsgiApplication, Replaced):
     )  # fmt: skip
     keepalive_s: int = Field(5, ge=1, le=3600, description="How many seconds uvicorn keeps an idle connection open.")
     limit_concurrency: int = Field(0, ge=0, le=65535, description="Connections at which uvicorn answers 503; 0: never.")
-    backpressure: int | None = Field(None, ge=1, le=65535, description="Most connections of one worker of granian.")
+    backpressure: int | None = Field(
+        None, ge=1, le=65535, description="Most connections of one worker of granian; left out: its default."
+    )
 
     service: ClassVar[str] = "asgi"
-    packages: ClassVar[tuple[str, ...]] = tuple(f"python/{program}" for program in get_args(_Program))
+    packages: ClassVar[tuple[str, ...]] = ("python/uvicorn", "python/granian", "python/hypercorn")
 
     def problems(self) -> Iterator[str]:
         """Yield also which settings belong to another server or application."""

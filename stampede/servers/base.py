@@ -26,8 +26,11 @@ Release = Annotated[str, Field(pattern=RELEASE_PATTERN, description="A release t
 Threads = Annotated[int, Field(ge=1, description="Threads in each process.")]
 Cpus = Annotated[float, Field(ge=0, le=1024, description="CPU time of each container, in cores; 0: no limit.")]
 MemoryMib = Annotated[int, Field(ge=64, description="Memory that each container may use, in MiB.")]
-UpstreamKeepalive = Annotated[int, Field(ge=0, le=1024, description="Idle connections that the balancer keeps open.")]
-WsgiApp = Annotated[Literal["wsgi", "flask", "django"], Field(description="The framework; wsgi: no framework.")]
+UpstreamKeepalive = Annotated[
+    int, Field(ge=0, le=1024, description="Idle connections that the balancer keeps open to the servers; 0: none.")
+]
+FRAMEWORK = "The framework of the application; wsgi: no framework."
+WsgiApp = Annotated[Literal["wsgi", "flask", "django"], Field(description=FRAMEWORK)]
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
 _BALANCE: dict[str, dict[str, str]] = {
     "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;",
@@ -40,6 +43,8 @@ WORKER_MIB = {"wsgi": 8, "counted": 10, "flask_app": 18, "django_app": 20, "fast
 """The memory of each worker, by the module of its application; of somebody's own application, at least so much."""
 SERVER_MIB, THREAD_MIB = 14, 0.02
 """The memory that a server needs beside its workers, and that of a thread (docs/develop/benchmarks.md)."""
+BALANCER_PORT, GRANIAN_IDLE_S = 8080, 30
+"""The port of each balancer, and for how long granian keeps an idle connection."""
 FIRST_PORT = 8001
 """Of the servers in a configuration to paste, the port of the first."""
 _NO_QUEUE = {"queue_timeout_s": "does not queue requests here; choose balancer: haproxy"}
@@ -129,6 +134,7 @@ class Variant(Model, ABC):
     queue_timeout_s: int = Field(3600, ge=1, le=86400, description="Seconds that haproxy queues a request; then 503.")
     cpus: Cpus = 1
     memory_mib: MemoryMib = 256
+    # the default of Linux since 5.4
     somaxconn: int = Field(4096, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
     cpuset: str = Field("", pattern=CPUSET_PATTERN, description="The cores of each container, as 0 or 0-1; empty: all.")
     probe: bool = Field(
@@ -154,7 +160,7 @@ class Variant(Model, ABC):
 
     @model_validator(mode="after")
     def _settings_fit(self) -> Self:
-        for problem in self.problems():
+        if problem := next(self.problems(), None):
             raise ValueError(problem)
         return self
 
@@ -163,7 +169,7 @@ class Variant(Model, ABC):
         if 0 < self.cpus < 0.01:
             yield f"cpus {self.cpus:g} must be at least 0.01, or 0 for no limit"
         for name, why in _CANNOT[self.balancer].items():
-            if name in self.model_fields_set and getattr(self, name) != type(self).model_fields[name].default:
+            if name in type(self).model_fields and getattr(self, name) != type(self).model_fields[name].default:
                 yield f"{name}: balancer: {self.balancer} {why}"
         if self.probe and self.service not in ("gunicorn", "asgi"):
             yield f"probe: {self.server} is measured without it; choose a gunicorn, uvicorn, granian or hypercorn"
@@ -205,7 +211,7 @@ class Variant(Model, ABC):
     @property
     def front_port(self) -> int:
         """The port on which the front listens."""
-        return self.ports[0] if self.balancer == "none" else 8080
+        return self.ports[0] if self.balancer == "none" else BALANCER_PORT
 
     @property
     def accept(self) -> Literal["shared", "per-worker"] | None:
@@ -234,24 +240,24 @@ class Variant(Model, ABC):
 
     def deployment(self) -> str:
         """Return the configuration to paste: of the server, and of the balancer if there are several containers."""
-        lines, ports = self.configuration(), range(FIRST_PORT, FIRST_PORT + self.replicas)
-        if self.replicas > 1:
-            listens = PROGRAMS[self.program].listens_with if self.program in PROGRAMS else "--bind 127.0.0.1:"
-            lines += [f"# start {self.program} {self.replicas} times: {listens}{ports[0]} to {ports[-1]}", ""]
-        if self.replicas > 1 and self.balancer == "nginx":
-            lines += nginx_upstream(ports)
-        elif self.replicas > 1:
-            lines += ["# haproxy.cfg", "backend app", "    balance leastconn", "    option http-server-close"]
-            lines += [
-                f"    server w{port - FIRST_PORT + 1} 127.0.0.1:{port} maxconn {self.max_conns}" for port in ports
-            ]
+        lines = self.configuration()
+        if self.replicas == 1:
+            return "\n".join(lines)
+        ports = range(FIRST_PORT, FIRST_PORT + self.replicas)
+        listens = PROGRAMS[self.program].listens_with if self.program in PROGRAMS else "--bind 127.0.0.1:"
+        lines += [f"# start {self.program} {self.replicas} times: {listens}{ports[0]} to {ports[-1]}", ""]
+        if self.balancer == "nginx":
+            return "\n".join([*lines, *nginx_upstream(ports)])
+        lines += ["# haproxy.cfg", "backend app", "    balance leastconn", "    option http-server-close"]
+        for number, port in enumerate(ports, start=1):
+            lines.append(f"    server w{number} 127.0.0.1:{port} maxconn {self.max_conns}")
         return "\n".join(lines)
 
     @property
     def elastic(self) -> bool:
         """Whether workers come and go during the load, up to ``workers`` at once."""
-        replaced = any(getattr(self, name, 0) for name in ("max_requests", "hup_after_s", "term_after_s"))
-        return replaced or self.server == "flup-prefork"
+        replaced = isinstance(self, Replaced) and (self.max_requests or self.hup_after_s or self.term_after_s)
+        return bool(replaced) or self.server == "flup-prefork"
 
     @property
     def can_deadlock(self) -> bool:
@@ -264,7 +270,7 @@ class Variant(Model, ABC):
 
         Seconds; None: idle connections keep nobody waiting. At uvicorn's limit, requests are refused.
         """
-        return (most, 30) if (most := getattr(self, "backpressure", None)) else None  # granian's own time
+        return (most, GRANIAN_IDLE_S) if (most := getattr(self, "backpressure", None)) else None
 
     def record(self, name: str) -> VariantRecord:
         """Return how a run records the variant.

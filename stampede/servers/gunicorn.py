@@ -12,14 +12,17 @@ from stampede.servers.base import Release, Replaced, Threads, WsgiApp, lock_prob
 from stampede.servers.program import GUNICORN, IDLE_THREAD
 from stampede.servers.unreleased import Unreleased
 
-FIRST_WITH = {"reuse_port": 24, "dirty_workers": 25, IDLE_THREAD: 24}
+FIRST_WITH = {"reuse_port": GUNICORN.first["reuse-port"][0], "dirty_workers": 25,
+              IDLE_THREAD: GUNICORN.first["idle-thread"][0]}  # fmt: skip
 """The first release that has a setting or a class of workers."""
-_PACKAGES = {"flask", "django", "fastapi", "gevent", "eventlet", "tornado"}
+_IN_SOME_LOCKS = {"flask", "django", "fastapi", "gevent", "eventlet", "tornado"}
 """The frameworks and loops that only some releases' lock files have."""
 _OF_THE_LAB = {"tornado": "event_loops.CountedTornado", "uvicorn_worker.UvicornWorker": "event_loops.Uvicorn"}
 """The lab's own classes (event_loops.py) for two of the classes that experiments name."""
 WorkerConnections = Annotated[int, Field(ge=1, le=65535, description="The most connections that one worker holds.")]
-KeepaliveS = Annotated[int, Field(ge=0, le=3600, description="How long an idle connection stays open; 0: one request.")]
+KeepaliveS = Annotated[
+    int, Field(ge=0, le=3600, description="How long an idle connection stays open; 0: it carries one request.")
+]
 
 
 class UnreleasedGunicorn(Unreleased):
@@ -61,8 +64,8 @@ class Gunicorn(Replaced, ABC):
         """Yield also what the release cannot."""
         yield from super().problems()
         release = self.locked_release
-        needed = _PACKAGES & {self.app.partition("-")[0], self.server.removeprefix("gunicorn-")}
-        yield from lock_problems("gunicorn", release, *sorted(needed))
+        needed = self.app.partition("-")[0], self.server.removeprefix("gunicorn-")
+        yield from lock_problems("gunicorn", release, *(name for name in needed if name in _IN_SOME_LOCKS))
         if getattr(self.release, "like", None) and self.server != "gunicorn-gthread":
             yield f"release.like: theory knows no classes of {self.server}; leave like out"
         for name, first in FIRST_WITH.items():
@@ -84,7 +87,9 @@ class GunicornWsgi(Gunicorn, ABC):
         "none", description="How Python's garbage collector is set, beside a cache of two million objects: as by "
         "default, with gc.freeze, with gc.disable, or to start after 50,000 objects (rare); none: there is no cache.",
     )  # fmt: skip
-    dirty_workers: int = Field(0, ge=0, le=64, description="Dirty workers, which compute for the others, from 25 on.")
+    dirty_workers: int = Field(
+        0, ge=0, le=64, description="Dirty workers, which compute for the others if a request asks for it, from 25 on."
+    )
 
 
 class GunicornGthread(GunicornWsgi):
@@ -176,7 +181,6 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
     app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async"] = Field(
         description="FastAPI with endpoints that are def, def with a response model, or async def."
     )
-
     worker_connections: WorkerConnections = GTHREAD_CONNECTIONS
     keepalive_s: KeepaliveS = 0
 

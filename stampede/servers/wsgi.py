@@ -37,8 +37,10 @@ class Uwsgi(Replaced):
     server: Literal["uwsgi"]
     threads: Threads
     release: Release = UWSGI.release
-    app: Literal["wsgi", "django"] = Field("wsgi", description="The framework of the application; wsgi: no framework.")
-    protocol: Literal["http", "uwsgi", "fastcgi"] = Field("http", description="Between the balancer and uWSGI.")
+    app: Literal["wsgi", "django"] = Field("wsgi", description=base.FRAMEWORK)
+    protocol: Literal["http", "uwsgi", "fastcgi"] = Field(
+        "http", description="Protocol between the balancer and uWSGI."
+    )
     thunder_lock: bool = Field(False, description="true: only one process at a time waits for a connection.")
     map_socket: bool = Field(False, description="true: each process has its own port, and the balancer chooses a port.")
     router: Literal["none", "tcp", "unix"] = Field(
@@ -88,7 +90,7 @@ class Flup(Variant):
     server: Literal["flup-prefork", "flup-threaded"]
     workers: int = Field(ge=1, le=500, description="The most processes that flup starts; 1 for flup-threaded.")
     threads: int = Field(ge=1, le=500, description="The most threads that flup starts; 1 for flup-prefork.")
-    min_spare: int = Field(2, ge=1, description="If fewer processes (or threads) are idle, flup starts another.")
+    min_spare: int = Field(2, ge=1, description="If fewer processes (or threads) than this idle, flup starts another.")
     max_spare: int = Field(5, ge=1, description="How many there are at the start; if more are idle, flup ends one.")
     quick_exit: bool = Field(False, description="true: a process ends without shutting down its interpreter.")
     app: WsgiApp = "django"
@@ -102,8 +104,8 @@ class Flup(Variant):
     def problems(self) -> Iterator[str]:
         """Yield also why flup cannot start and end processes or threads as the settings say."""
         yield from super().problems()
-        single, several = ("threads", "workers") if self.elastic else ("workers", "threads")
-        if self.quick_exit and not self.elastic:
+        single, several = ("threads", "workers") if self.server == "flup-prefork" else ("workers", "threads")
+        if self.quick_exit and self.server == "flup-threaded":
             yield f"quick_exit: {self.server} ends no processes; choose server: flup-prefork"
         if getattr(self, single) != 1:
             yield f"{single}: must be 1 with {self.server}, which varies its {several}"
@@ -127,7 +129,7 @@ class Python314(Variant):
     server: Literal["python314-gunicorn", "python314-granian", "python314-uwsgi"]
     gil: bool = Field(description="Whether the interpreter has its lock (the GIL). false: the free-threaded build.")
     threads: Threads
-    app: Literal["wsgi", "flask"] = Field("wsgi", description="The framework of the application; wsgi: no framework.")
+    app: Literal["wsgi", "flask"] = Field("wsgi", description=base.FRAMEWORK)
 
     service: ClassVar[str] = "python314"
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/granian", "python/uwsgi")

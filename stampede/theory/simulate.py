@@ -77,20 +77,25 @@ def _chunks(prepared: _Prepared, seconds: float, seed: int) -> Iterator[Rows]:
             state = _doubled(state, ("event_time", "event_order", "event"))
 
 
-_NO_VALUES = np.empty(0)
+class _Drawn(NamedTuple):
+    """How a distribution is drawn: its least and its most (both are a mean, if it has one), or the values to draw."""
+
+    kind: int
+    lower: float = 0.0
+    upper: float = 0.0
+    values: events.Reals = np.empty(0)
 
 
-def _drawn(distribution: Distribution) -> tuple[int, float, float, events.Reals]:
-    """Return how a distribution is drawn, its least and its most (or its mean), and the values to draw from."""
+def _drawn(distribution: Distribution) -> _Drawn:
     match distribution:
         case model.Constant(seconds):
-            return events.CONSTANT, seconds, seconds, _NO_VALUES
+            return _Drawn(events.CONSTANT, seconds, seconds)
         case model.Uniform(least, most):
-            return events.UNIFORM, least, most, _NO_VALUES
+            return _Drawn(events.UNIFORM, least, most)
         case model.Exponential(mean):
-            return events.EXPONENTIAL, mean, mean, _NO_VALUES
+            return _Drawn(events.EXPONENTIAL, mean, mean)
         case model.Given(values):
-            return events.GIVEN, 0.0, 0.0, np.asarray(values, dtype=np.float64)
+            return _Drawn(events.GIVEN, values=np.asarray(values, dtype=np.float64))
 
 
 class _Compiled(NamedTuple):
@@ -119,7 +124,7 @@ def _arrivals(class_: Class) -> _Compiled:
 def _compile(system: QueueingSystem) -> CompiledSystem:
     """Return a system as the arrays that ``stampede.theory.events`` works on."""
     servers, classes = system.servers, system.classes
-    drawn: list[tuple[int, float, float, events.Reals]] = []
+    drawn: list[_Drawn] = []
     values: list[events.Reals] = [np.zeros(0)]
 
     def place(distribution: Distribution) -> int:
@@ -170,11 +175,11 @@ def _compile(system: QueueingSystem) -> CompiledSystem:
         lock=_ints(_lock(step, system) for step in steps),
         requeues=_ints(step.queues for step in steps),
         stalls=np.array([_stalls(step) for step in steps], dtype=np.float64),
-        drawn_as=_ints(kind for kind, *_ in drawn),
-        lower=_reals(lower for _, lower, *_ in drawn),
-        upper=_reals(upper for _, _, upper, _ in drawn),
-        values_at=_ints(keep(given) for *_, given in drawn),
-        values_of=_ints(len(given) for *_, given in drawn),
+        drawn_as=_ints(each.kind for each in drawn),
+        lower=_reals(each.lower for each in drawn),
+        upper=_reals(each.upper for each in drawn),
+        values_at=_ints(keep(each.values) for each in drawn),
+        values_of=_ints(len(each.values) for each in drawn),
         values=np.concatenate(values),
     )
 

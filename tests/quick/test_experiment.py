@@ -170,6 +170,8 @@ MISTAKES_OF_VARIANTS = [
     ("server: flup-prefork, threads: 1", "min_spare max_spare 5 workers 4"),
     ("server: flup-threaded, threads: 9, quick_exit: true", "quick_exit flup-threaded flup-prefork"),
     ("server: gunicorn-eventlet", "27.0.1 eventlet 25.3.0"),
+    ("server: gunicorn-tornado, release: 25.3.0", "25.3.0 tornado 27.0.1"),
+    ("server: gunicorn-gevent, release: 23.0.0", "23.0.0 gevent 27.0.1"),
     ("server: gunicorn-gevent, release: 22.0.0", "22.0.0 23.0.0"),
     ("server: gunicorn-asgi, app: fastapi-async, release: 26.2.0", "26.2.0 fastapi 27.0.1"),
     ("server: gunicorn-uvicorn, app: fastapi-async, threads: 2", "threads fastapi-async leave"),
@@ -303,6 +305,7 @@ uvicorn, app: fastapi-sync, threads: 4, health: loop | asgi:trixie shared | APP=
 uvicorn, app: fastapi-blocking, workers: 1, balancer: none, health: port | asgi:trixie shared |
     APP=fastapi_app:blocking HEALTH_URL=http://app:9000
 uvicorn, app: fastapi-async, max_requests: 100, boot_s: 2.5 | asgi:trixie shared | MAX_REQUESTS_JITTER=0
+uvicorn, app: fastapi-async, hup_after_s: 1 | asgi:trixie shared | HUP_AFTER_S=1.0
 gunicorn-sync, replicas: 2, term_after_s: 3, pre_stop_s: 2 | gunicorn:27.0.1 shared | HUP_AFTER_S=0
 granian, app: fastapi-async, loop: uvloop, backpressure: 9 | asgi:trixie per-worker |
     SERVER=granian APP=fastapi_app:asynchronous BACKPRESSURE=9

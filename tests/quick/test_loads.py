@@ -93,6 +93,10 @@ def test_every_experiment_fits_into_a_small_machine(name: str) -> None:
         ).trials
 
 
+def test_a_newcomers_first_experiment_fits_beside_a_browser() -> None:
+    assert lay_out(load_experiment("heavy-mix"), memory=this_machine(total_mib=8192, available_mib=3072), jobs=8).trials
+
+
 def test_of_a_large_machine_no_more_than_four_gibibytes_stay_free() -> None:
     budget = MemoryBudget(total_mib=512 * 1024, available_mib=40 * 1024)
     most_mib = 36 * 1024 - 512
@@ -102,6 +106,14 @@ def test_of_a_large_machine_no_more_than_four_gibibytes_stay_free() -> None:
 
 
 SCRIPTS = [(K6, name) for name in K6_SCRIPTS] + [(CLIENTS, name) for name in CLIENT_SCRIPTS]
+
+
+def test_every_shape_and_every_client_has_its_grace() -> None:
+    """A client ends before k6."""
+    shapes = (K6 / "lib" / "shapes.js").read_text(encoding="utf-8")
+
+    assert shapes.count("    gracefulStop: GRACE,\n") == shapes.count("    executor: ") == 5
+    assert {script.grace_s({}, 60) for script in CLIENT_SCRIPTS.values()} == {55}
 
 
 def test_every_script_has_a_declaration() -> None:
@@ -233,6 +245,12 @@ WRONG_CLASSES = [
     "{users: 5, users_max: 9}",
     "5",
 ]
+
+
+def test_users_who_never_pause_are_no_rate() -> None:
+    """How many requests they send depends on the answers."""
+    K6_SCRIPTS["user-service.js"].check("user-service.js", {"classes": '{"a": {"path": "/", "users": 900}}'}, 1)
+    K6_SCRIPTS["classes.js"].check("classes.js", {"classes": '{"a": {"users": 900}}'}, 1)
 
 
 def test_each_rule_of_a_class_has_its_message(tmp_path: Path) -> None:

@@ -103,6 +103,12 @@ def test_a_relative_rate_follows_from_the_capacity_of_the_same_round() -> None:
     assert len(planned.trials) == 2 * 2 * len(DJANGO.variants)
 
 
+def test_no_relative_rate_is_planned_before_its_capacity() -> None:
+    """The reader of experiments refuses such a file already. The trial would start without a rate."""
+    with pytest.raises(KeyError):
+        lay_out(DJANGO.model_copy(update={"loads": dict(reversed(DJANGO.loads.items()))}))
+
+
 def test_a_rate_that_follows_from_a_variant_that_is_not_chosen_is_refused() -> None:
     with pytest.raises(WrongUse) as caught:
         lay_out(DJANGO, variants=["uwsgi-5", "uvicorn-5"])

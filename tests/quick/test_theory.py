@@ -210,6 +210,14 @@ def test_a_request_takes_the_connection_that_was_used_last() -> None:
     assert len(set(simulate(apart, 60, 0).worker)) == 16
 
 
+def test_a_balancer_keeps_no_more_connections_than_it_may() -> None:
+    """Two of three connections find room when they fall idle; the third is opened anew, and each worker gets some."""
+    rows = simulate(one_class(Closed(3, Exponential(0.1)), Exponential(0.1), workers=8, threads=3, idle_kept=2), 600, 4)
+
+    assert len(set(rows.worker)) == 8
+    assert waits(rows).max() == 0
+
+
 def test_workers_that_close_idle_connections_let_nobody_wait_beside_a_free_thread() -> None:
     """Eight threads for seven users, so one is always free: kept connections make light requests wait for heavy."""
 
@@ -222,6 +230,9 @@ def test_workers_that_close_idle_connections_let_nobody_wait_beside_a_free_threa
 
     assert waiting() > 0.05
     assert waiting(max_connections=2, closes_idle_when_full=True) == 0
+    closing = {"max_connections": 2, "idle_kept": 16, "closes_idle_when_full": True}
+    alone = simulate(one_class(Closed(1, Constant(0.5)), Constant(0.1), workers=4, threads=2, **closing), 60, 3)
+    assert len(set(alone.worker)) == 1, "while they have time, they keep their connections"
 
 
 def test_recorded_requests_are_replayed() -> None:
@@ -290,6 +301,7 @@ def test_the_published_row_of_reuse_port() -> None:
         (lambda: QueueingSystem(Servers(), []), "the model has no class of requests; at least one is needed"),
         (lambda: Servers(workers=0), "workers: 0 is too few; there must be at least 1"),
         (lambda: Servers(sockets=2, balance="least", idle_kept=4), "4 kept connections: only one balancer"),
+        (lambda: Servers(balancers=2, idle_kept=4), "4 kept connections: only one balancer"),
         (lambda: Servers(balancers=2, max_per_socket=1), "several balancers with a limit and a queue each"),
         (lambda: Servers(bias=1.0), "the bias of the race is 1; it must be at least 0 and below 1"),
         (lambda: one_class(Open(5.0), WorkStep(Constant(1.0), does="compute"), threads=None, workers=8, quota=2.0),

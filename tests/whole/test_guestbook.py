@@ -145,6 +145,16 @@ def test_an_error_of_the_database_is_told_in_a_header_and_is_no_bug(site: Site, 
     assert site.ask("/").status == 200
 
 
+def test_a_row_that_the_database_refuses_is_no_silent_failure(site: Site, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "book") as database:
+        refuse = "BEFORE INSERT ON guestbook_entry BEGIN SELECT RAISE(ABORT, 'not\n this one'); END"
+        database.execute(f"CREATE TRIGGER refuse {refuse}")
+
+    answer = sign(site, "7")
+
+    assert (answer.status, answer.headers["lab-error"]) == (503, "database error not this one")
+
+
 @pytest.mark.parametrize("kind", ["wsgi", "asgi"])
 def test_a_worker_is_ready_when_its_database_has_the_tables_it_expects(tmp_path: Path, kind: str) -> None:
     with Site(kind, tmp_path / "workers", **on_sqlite(tmp_path)) as site:

@@ -19,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -88,9 +89,13 @@ def test_a_bad_parameter_is_refused_before_any_work(path: str, query: str, messa
     assert get(path, query) == ("400 Bad Request", {"error": message})
 
 
-def test_a_fibonacci_number_is_computed() -> None:
+def test_a_fibonacci_number_is_computed_call_by_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [workload.fibonacci(n) for n in range(8)] == [0, 1, 1, 2, 3, 5, 8, 13]
-    assert get("/fibonacci", "n=5")[0] == "200 OK"
+    counted = Mock(wraps=workload.fibonacci)
+    monkeypatch.setattr(workload, "fibonacci", counted)
+
+    assert get("/fibonacci", "n=10")[0] == "200 OK"
+    assert counted.call_count == 177
 
 
 @pytest.mark.parametrize(
@@ -267,6 +272,12 @@ def test_a_call_that_nobody_answers_is_a_failure(monkeypatch: pytest.MonkeyPatch
     assert answer == {"error": "127.0.0.1 did not answer: [Errno 111] Connection refused"}
 
 
+def test_a_call_that_is_answered_with_an_error_is_a_failure(api: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(api.Handler, "do_GET")
+
+    assert get("/call") == ("504 Gateway Timeout", {"error": "127.0.0.1 answered 501"})
+
+
 def test_the_service_stalls_on_its_schedule_and_writes_down_what_was_met(api: ModuleType) -> None:
     """From 1 to 3 s after the first call, and every 10 s again; nobody called from 11 to 13."""
     schedule = api.Schedule()
@@ -301,6 +312,14 @@ def test_a_device_works_on_each_call_for_a_slice_in_turn(api: ModuleType, monkey
     assert all(one.exception() is None for one in using)
     assert min(done) >= 58
     assert now_s[0] == 60
+
+
+def test_calls_that_share_one_device_use_it(api: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[float] = []
+    monkeypatch.setattr(api, "ONE_DEVICE", True)
+    monkeypatch.setattr(api.Handler, "device", SimpleNamespace(use=used.append))
+
+    assert (get("/call", "delay=0.2")[0], used) == ("200 OK", [0.2])
 
 
 def test_calls_that_share_no_device_do_not_wait_for_each_other(

@@ -114,8 +114,8 @@ class LoadScript:
     ``users`` names the settings whose sum is the number of virtual users (or connections) at once. In an ``open_loop``
     the script sends whether or not earlier requests were answered. ``traffic`` returns the classes of requests as
     theory simulates them, or what theory lacks. A script that theory cannot simulate has its ``classes`` of requests
-    (empty: those of its setting ``classes``), and ``rate_rps``: how many requests it sends per second if every answer
-    comes as soon as possible.
+    (empty: those of its setting ``classes``), and, unless it has that setting, ``rate_rps``: how many requests it sends
+    per second if every answer comes as soon as possible.
 
     ``fits`` raises WrongSetting if the settings contradict each other. ``grace_s`` returns how many seconds the script
     waits for the last answers after a load of the given number of seconds, and ``last_sent_s`` after how many seconds

@@ -1,6 +1,7 @@
 """The scripts of k6/ and clients/, with a declaration for each."""
 
 import json
+from collections.abc import Callable
 from functools import partial
 from math import ceil
 
@@ -61,11 +62,12 @@ _LOGIN = {
 
 def _rounds(example: int, wait_ms: float, cpu_ms: float) -> dict[str, Number]:
     """Return the settings of requests that wait and compute in turns."""
-    return {"rounds": _ms(example, least=1, whole=True), "wait_ms": _ms(wait_ms), "cpu_ms": _ms(cpu_ms)}
+    rounds = Number(example, 1, 1000 * ANSWER_WITHIN_S, GIVES_UP, whole=True)
+    return {"rounds": rounds, "wait_ms": _ms(wait_ms), "cpu_ms": _ms(cpu_ms)}
 
 
-def _not_simulated(script: str) -> Traffic:
-    return Traffic(missing=NOT_SIMULATED[script])
+def _not_simulated(script: str) -> Callable[[Settings], Traffic]:
+    return lambda _: Traffic(missing=NOT_SIMULATED[script])
 
 
 def _work_ends(asked: Numbers) -> None:
@@ -172,9 +174,14 @@ K6_SCRIPTS = {
     ),
     "crash.js": LoadScript(
         "some requests at the same moment, one that kills its worker, and some more",
-        {"before": _count(5), "after": _count(5), "crash_after_s": Number(0.25, 0.1, 60), "delay_s": _delay_s(1)},
+        {
+            "before": _count(5),
+            "after": _count(5),
+            "crash_after_s": Number(0.25, 0.1, ANSWER_WITHIN_S),
+            "delay_s": _delay_s(1),
+        },
         users=("before", "after"),
-        traffic=lambda _: _not_simulated("crash.js"),
+        traffic=_not_simulated("crash.js"),
         classes=("before", "crash", "after"),
         rate_rps=lambda _: 0.0,  # it sends every request once
         kind="crash",
@@ -192,7 +199,7 @@ K6_SCRIPTS = {
             "busy_ms": Number(20, 1, 1000),
         },
         users=("gets", "posts"),
-        traffic=lambda _: _not_simulated("idle.js"),
+        traffic=_not_simulated("idle.js"),
         classes=("get", "post", "busy"),
         rate_rps=lambda asked: (asked["gets"] + asked["posts"]) / asked["every_s"] + 500 / asked["busy_ms"],
         last_sent_s=lambda asked, duration_s: max(duration_s, _last_burst_s(asked, duration_s) + asked["spread_s"]),
@@ -207,7 +214,7 @@ K6_SCRIPTS = {
             "users_max": _count(10),
         },
         users=("users_max",),
-        traffic=lambda _: _not_simulated("replay.js"),
+        traffic=_not_simulated("replay.js"),
         open_loop=True,
         variables=lambda asked, _: _sessions(asked),
         needs="It sends the requests of replay.json to the lab's application.",
@@ -242,7 +249,7 @@ K6_SCRIPTS = {
             )
         },
         users=("classes",),
-        traffic=lambda _: _not_simulated("user-service.js"),
+        traffic=_not_simulated("user-service.js"),
         variables=lambda asked, _: _users_max(asked) | _sessions(asked),
         needs="The paths are those of the lab's own application.",
         optional=_LOGIN,
@@ -257,7 +264,7 @@ K6_SCRIPTS = {
             "users_max": _count(200),
         },
         users=("users_max",),
-        traffic=lambda _: _not_simulated("visits.js"),
+        traffic=_not_simulated("visits.js"),
         classes=("page", "post", "newest"),
         rate_rps=lambda asked: VISIT_REQUESTS * max(asked["first_per_s"], asked["last_per_s"]),
         kind="visits",
