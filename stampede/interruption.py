@@ -44,6 +44,11 @@ def stop_reason() -> str:
     return "its terminal was closed, or its parent process ended" if was_left() else "stopped by the user"
 
 
+def was_stopped() -> bool:
+    """Whether a signal has asked the lab to stop."""
+    return bool(_signals)
+
+
 def was_left() -> bool:
     """Whether the lab was stopped because its terminal was closed, or its parent process ended."""
     return signal.SIGHUP in _signals

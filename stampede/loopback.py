@@ -106,14 +106,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer, unless the request does not name this machine: then a page of another site has sent it."""
-        asked = urlsplit(self.path)
         if not self._names_this_machine():
             self.send_error(HTTPStatus.FORBIDDEN)
             return
-        self._answer(
-            lambda: self.server.get(asked.path, dict(parse_qsl(asked.query))),
-            lambda error: Response(f"{error.message}\n{error.hint}\n", "text/plain", HTTPStatus.BAD_REQUEST),
-        )
+
+        def found() -> Response | None:
+            asked = urlsplit(self.path)
+            try:
+                return self.server.get(asked.path, dict(parse_qsl(asked.query)))
+            except LabError as error:
+                return Response(f"{error.message}\n{error.hint}\n", "text/plain", HTTPStatus.BAD_REQUEST)
+
+        self._answer(found)
 
     def do_POST(self) -> None:
         """Do what was asked for, unless the request is not one of our own page."""
@@ -133,22 +137,18 @@ class _Handler(BaseHTTPRequestHandler):
             return
 
         def done() -> Response:
-            post(urlsplit(self.path).path, content)
+            try:
+                post(urlsplit(self.path).path, content)
+            except LabError as error:
+                return Response.json({"message": error.message, "hint": error.hint}, HTTPStatus.BAD_REQUEST)
             return Response.json({})
 
-        self._answer(
-            done,
-            lambda error: Response.json({"message": error.message, "hint": error.hint}, HTTPStatus.BAD_REQUEST),
-        )
+        self._answer(done)
 
-    def _answer(self, ask: Callable[[], Response | None], refusal: Callable[[LabError], Response]) -> None:
+    def _answer(self, ask: Callable[[], Response | None]) -> None:
         """Answer. Tell the page of a mistake of ours, too, so that it does not look as if the lab had ended."""
         try:
-            try:
-                response = ask()
-            except LabError as error:
-                response = refusal(error)
-            if not response:
+            if not (response := ask()):
                 self.send_error(HTTPStatus.NOT_FOUND)
                 return
             content = response.text.encode()

@@ -111,12 +111,20 @@ def of_compose_service(said: Mapping[str, Any], place: str) -> Found:
 
 def _unit(name: str, text: str, files: Iterable[tuple[str, str]]) -> Container:
     """Return what a unit of systemd may use; its drop-ins come after it, so that they count."""
-    drop_ins = [said for other, said in files if f"/{name.rpartition('/')[2]}.d/" in f"/{other}"]
-    keys = dict(re.findall(r"^\s*(\w+)\s*=\s*(\S+)", "\n".join([text, *drop_ins]), re.MULTILINE))
-    percent = re.fullmatch(r"([\d.]+)%", keys.get("CPUQuota", ""))
-    cores = _least([float(percent[1]) / 100 if percent else None, _cores_of(keys.get("AllowedCPUs"))])
-    memory = _mib(keys.get("MemoryMax") or keys.get("MemoryLimit"), binary=True)
-    return Container(name, text, name, _placed({"cpus": cores, "memory_mib": memory}, name))
+    drop_ins = [each for each in files if f"/{name.rpartition('/')[2]}.d/" in f"/{each[0]}"]
+    said = {key: (value, place) for place, lines in [(name, text), *drop_ins]
+            for key, value in re.findall(r"^[ \t]*(\w+)[ \t]*=[ \t]*(\S*)", lines, re.MULTILINE)}  # fmt: skip
+    given = {key: pair for key, pair in said.items() if pair[0]}  # an empty value takes back what was said before
+    above = f" (limits of {given['Slice'][0]} are not read)" if "Slice" in given else ""
+    quota, of_quota = given.get("CPUQuota", ("", name))
+    allowed, of_allowed = given.get("AllowedCPUs", ("", name))
+    memory, of_memory = given.get("MemoryMax") or given.get("MemoryLimit", ("", name))
+    percent = re.fullmatch(r"([\d.]+)%", quota)
+    cores = [_placed({"cpus": float(percent[1]) / 100 if percent else None}, of_quota + above),
+             _placed({"cpus": _cores_of(allowed)}, of_allowed + above)]  # fmt: skip
+    least = min(filter(None, cores), key=lambda found: found["cpus"][0], default={})
+    found = {**least, **_placed({"memory_mib": _mib(memory, binary=True)}, of_memory + above)}
+    return Container(name, text, name, found)
 
 
 def choose_container(containers: Iterable[Container], first: str = "", name: str = "") -> tuple[Found, str]:

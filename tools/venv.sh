@@ -74,7 +74,7 @@ chmod +x .venv/bin/stampede .venv/bin/lab
 say "Installing the Python packages of requirements/$wanted.txt …"
 .venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement "requirements/$wanted.txt"
 if [ "$wanted" = core ]; then
-    for package in numpy numba duckdb pydantic_core vl_convert psutil; do
+    for package in numpy numba duckdb pydantic_core vl_convert; do
         code=0
         (.venv/bin/python -c "import $package") > /dev/null 2>&1 || code=$?
         if [ "$code" = 132 ]; then  # SIGILL

@@ -21,7 +21,7 @@ app = typer.Typer(
     "and which requests waited while another worker had a free thread.",
 )
 OF_EXTRA = (
-    "altair", "jinja2", "markupsafe", "numba", "packaging", "psutil", "scipy", "vl_convert",
+    "altair", "dockerfile_parse", "jinja2", "markupsafe", "numba", "packaging", "scipy", "vl_convert",
 )  # fmt: skip
 """The packages that the core lacks, and the extra ``lab`` brings."""
 

@@ -148,7 +148,8 @@ def check_that_it_may_be_used() -> None:
             name = pwd.getpwuid(os.getuid()).pw_name
             raise LabError(
                 "The container engine runs, and this user may not use it.",
-                hint=f"sudo usermod --append --groups docker {name}, then log in again. Or ask the administrator.",
+                hint=f"sudo usermod --append --groups docker {name}, then log in again (or: newgrp docker). Or ask the "
+                "administrator.",
             ) from None
 
 

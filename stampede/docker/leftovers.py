@@ -50,26 +50,16 @@ async def _remove_on(
 ) -> tuple[set[str], set[str]]:
     """Remove containers, then networks. A machine that keeps a container keeps its networks, too."""
     found: set[str] = set()
-    for kind, listed, remove in (
-        ("container", ["--all"], ["rm", "--force", "--volumes"]),
-        ("network", [], ["rm"]),
-    ):
+    for kind in ("container", "network"):
         left = set(projects or ())  # until the engine says what it has
         for _ in range(attempts):
             try:
-                scope = "{{.Scope}}" if kind == "network" else ""
-                columns = f'{{{{.ID}}}}\t{{{{.Label "{PROJECT}"}}}}\t{scope}'
-                said = await machine.call(kind, "ls", "--no-trunc", "--filter", f"label={label}", *listed,
-                                          "--format", columns)  # fmt: skip
-                rows = [line.split("\t") for line in said.decode().splitlines()]
-                rows = [row for row in rows if projects is None or row[1] in projects]
-                if any(row[2] == "swarm" for row in rows) and not await is_manager(machine):
-                    # only a manager of a swarm can remove a network that spans machines; elsewhere it goes by itself
-                    rows = [row for row in rows if row[2] != "swarm"]
-                left = {project for _, project, _ in rows}
+                there = await _listed(machine, kind, label, projects)
+                left = set(there.values())
                 found |= left
-                if rows:
-                    await machine.call(kind, *remove, *(row[0] for row in rows))
+                if there:
+                    options = ["--force", "--volumes"] if kind == "container" else []
+                    await machine.call(kind, "rm", *options, *there)
                 left = set()
                 break
             except DockerError as error:
@@ -82,6 +72,20 @@ async def _remove_on(
         if left:
             return found, left
     return found, set()
+
+
+async def _listed(machine: Machine, kind: str, label: str, projects: Collection[str] | None) -> dict[str, str]:
+    """Return the ids of what a machine has to remove of a kind, each with its project."""
+    scope = "{{.Scope}}" if kind == "network" else ""
+    words = ["--no-trunc", "--filter", f"label={label}", *(["--all"] if kind == "container" else [])]
+    columns = f'{{{{.ID}}}}\t{{{{.Label "{PROJECT}"}}}}\t{scope}'
+    said = await machine.call(kind, "ls", *words, "--format", columns)
+    rows = [line.split("\t") for line in said.decode().splitlines()]
+    rows = [row for row in rows if projects is None or row[1] in projects]
+    if any(row[2] == "swarm" for row in rows) and not await is_manager(machine):
+        # only a manager of a swarm can remove a network that spans machines; elsewhere it goes by itself
+        rows = [row for row in rows if row[2] != "swarm"]
+    return {ident: project for ident, project, _ in rows}
 
 
 async def is_manager(machine: Machine) -> bool:

@@ -66,10 +66,11 @@ def writing(results: Path) -> Iterator[None]:
 
 def new_folder(parent: Path) -> Path:
     """Make the folder of a run that begins now."""
+    parent.mkdir(parents=True, exist_ok=True)
     while True:
         folder = parent / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         with suppress(FileExistsError):  # of a run that began in this second
-            folder.mkdir(parents=True)
+            folder.mkdir()
             return folder
         time.sleep(0.1)
 

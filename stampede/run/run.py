@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stampede.docker import leftovers, provenance
 from stampede.docker.cluster.engines import Engines
-from stampede.docker.cluster.ready import check_reachable, describe_host, engines_on, find_machine, machine_records
+from stampede.docker.cluster.ready import describe_host, engines_on, find_machine, machine_records
 from stampede.docker.commands import Say
 from stampede.docker.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
 from stampede.docker.machine_usage import Progress
@@ -56,7 +56,6 @@ def run_plan(
     """
     from stampede.predict.prediction import write_predictions  # noqa: PLC0415  # loads Numba in half a second
 
-    check_reachable(request.machines)  # again: another run may have measured for hours before
     images, machines = images_of(plan), request.machines or (find_machine(),)
     names = [K6, *(image.name for image in images)]
     with writing(request.results):

@@ -122,6 +122,13 @@ def test_a_place_for_results_that_is_gone_or_forbidden_is_a_message(tmp_path: Pa
     assert caught.value.hint == OTHER_PLACE
 
 
+def test_a_link_that_leads_nowhere_in_the_place_of_a_folder_is_a_message(tmp_path: Path) -> None:
+    (tmp_path / "made-up").symlink_to(tmp_path / "gone" / "made-up")
+
+    with pytest.raises(LabError, match="File exists"), results_folder.writing(tmp_path):
+        results_folder.new_folder(tmp_path / "made-up")
+
+
 def test_an_error_elsewhere_is_not_blamed_on_results(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), results_folder.writing(tmp_path):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "docker")

@@ -202,7 +202,11 @@ STRANGE = "These machines are in no swarm that a machine of the file manages: {}
     [
         ([("1", "n1", True), ("2", "", False)], f"{STRANGE.format('b')} / docker --context a swarm join-token worker"),
         ([("1", "", False), ("2", "", False)], f"{STRANGE.format('a, b')} / context a swarm init / UDP 7946"),
-        ([("1", "n1", False), ("2", "n2", False)], f"{STRANGE.format('a, b')} / docker node promote NODE"),
+        (
+            [("1", "n1", False), ("2", "", False)],
+            f"{STRANGE.format('a, b')} / docker node promote NODE makes a manager",
+        ),
+        ([("1", "n1", False), ("2", "n2", False)], f"{STRANGE.format('a, b')} / \nAdd the swarm's manager to the file"),
         ([("1", "n1", True), ("2", "other-2", True)], f"{STRANGE.format('b')} / swarm leave"),
         ([("1", "n1", True), ("1", "n1", True)], "a and b are the same engine / Remove one of them"),
     ],

@@ -130,7 +130,7 @@ def test_a_user_whom_the_engine_refuses_is_told_how_to_get_in(path: Path, said: 
 
     name = pwd.getpwuid(os.getuid()).pw_name
     assert told.startswith("The container engine runs, and this user may not use it.\nsudo usermod --append ")
-    assert f" docker {name}, then log in again." in told
+    assert f" docker {name}, then log in again (or: newgrp docker)." in told
     assert next(one for one in doctor.checks() if one.what == "container engine").remedy == told.replace("\n", " ")
 
 
@@ -343,6 +343,22 @@ def test_a_cache_that_cannot_be_written_is_none(
     put(path, "docker", "echo k6 2.1.0")
 
     assert provenance.packages_of("sha256:1") == {"k6": "2.1.0"}
+
+
+def test_new_pins_are_those_of_the_registry_and_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs, tools = tmp_path / "programs", tmp_path / "tools"
+    programs.mkdir()
+    tools.mkdir()
+    shutil.copy(TOOLS / "lock-images.sh", tools)
+    (tools / "base-images.txt").write_text("one:1@sha256:old\ntwo:2@sha256:kept\n")
+    said = "Name:   one:1\nDigest:  sha256:new\n\nManifests:\n  Name: one:1@sha256:other\n  Digest: sha256:other"
+    put(programs, "docker", f'case "$4" in one:1) echo "{said}" ;; *) echo "no such host" >&2; exit 1 ;; esac')
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+
+    done = subprocess.run([tools / "lock-images.sh"], capture_output=True, text=True, check=True)
+
+    assert (tools / "base-images.txt").read_text() == "one:1@sha256:new\ntwo:2@sha256:kept\n"
+    assert done.stderr == "no such host\nNo registry names a digest of two:2, so its pin stays as it is.\n"
 
 
 def test_the_doctor_says_what_is_missing_and_how_to_get_it(path: Path) -> None:

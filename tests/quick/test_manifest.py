@@ -3,10 +3,13 @@
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from stampede.pipeline import derive, derive_summary
 from stampede.records.checksums import MANIFEST, changed_files, raw_files_problem, read_manifest, seal, sealed, sha256
@@ -344,3 +347,16 @@ def test_a_manifest_that_cannot_be_understood_is_an_error_with_its_line(
         with pytest.raises(BadRun) as caught:
             reads(run)
         assert str(caught.value) == message.replace("{path}", str(run / MANIFEST)).replace("{hash}", NOTHING)
+
+
+PIECES = st.sampled_from([b"0" * 64, b"F" * 64, b"  ", b" ", b"run.json", b"one/mix/1/points.json.gz", b"/", b"..",
+                          b"\\", b"\n", b"\r", b"\0", b"\xff", b"\xe2\x80\xa8", b"a" * 5000])  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.one_of(st.binary(max_size=300), st.lists(PIECES, max_size=30).map(b"".join)))
+def test_no_manifest_makes_the_reader_fail_otherwise(tiny: Path, text: bytes) -> None:
+    (tiny / MANIFEST).write_bytes(text)
+
+    with suppress(BadRun):
+        assert changed_files(tiny), "every file was in the manifest with the right hash"

@@ -68,6 +68,13 @@ FILES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         {"shop.service": UNIT, "shop.service.d/less.conf": "[Service]\nMemoryMax=300M\n"},
         {"cpus": 1.5, "memory_mib": 300},
     ),
+    "an empty value of a drop-in, which takes back": (
+        {"shop.service": UNIT, "shop.service.d/a.conf": "[Service]\nCPUQuota=\nMemoryMax=300M\n"}, {"memory_mib": 300},
+    ),
+    "an empty value, and another after it": (
+        {"shop.service": UNIT, "shop.service.d/a.conf": "[Service]\nCPUQuota=\nCPUQuota=50%\n"},
+        {"cpus": 0.5, "memory_mib": 1024},
+    ),
     # developmentseed/titiler: a Compose file for development names the same server, and limits nothing
     "the limits of a chart, beside a Compose file without limits": (
         {"chart/values.yaml": "image: {command: uvicorn}\nresources: {limits: {cpu: 1, memory: 2Gi}}\n",
@@ -89,6 +96,17 @@ def test_what_files_limit(files: dict[str, str], expected: dict[str, object]) ->
     found, problem = choose_container(containers_in(files.items()))
 
     assert ({key: value for key, (value, _) in found.items()}, problem) == (expected, "")
+
+
+def test_a_limit_of_a_unit_names_the_file_that_says_it_and_the_slice_that_is_not_read() -> None:
+    """A drop-in counts more than the unit; a slice may limit further."""
+    files = [("shop.service", f"{UNIT}Slice=web.slice\n"), ("shop.service.d/a.conf", "[Service]\nMemoryMax=300M\n")]
+    found, _ = choose_container(containers_in(files))
+
+    assert found == {
+        "cpus": (1.5, "shop.service (limits of web.slice are not read)"),
+        "memory_mib": (300, "shop.service.d/a.conf (limits of web.slice are not read)"),
+    }
 
 
 def test_a_limit_of_a_container_that_may_be_another_is_no_limit() -> None:

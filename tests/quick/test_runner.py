@@ -25,7 +25,7 @@ from stampede.records.classes import OwnRequestClass
 from stampede.records.folder import read_trial
 from stampede.run.trial import checking
 from stampede.run.trial import trial as of_trial
-from stampede.run.trial.alone import Answer
+from stampede.run.trial.alone import Answer, Session
 from stampede.run.trial.compose import Composed, compose, factors_of, share_load
 from stampede.run.trial.files import bring_scripts
 from stampede.run.trial.reasons import TrialFailed
@@ -395,6 +395,30 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
         asyncio.run(checking.ask_for_each_class(stack, lambda _: None))
 
 
+def test_what_is_said_of_a_class_that_is_answered_wrongly_has_no_secrets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stack, said = overload(tmp_path), list[str]()
+    stack.sessions = [Session(token="hush-hush")]
+    classes = {name: OwnRequestClass(path="/", users=1) for name in ("moved", "broken")}
+    answers = [Answer(302, 1, "/cart?of=hush-hush", "", ""), Answer(500, 1, "", "no cart of hush-hush", "")]
+    monkeypatch.setattr("stampede.run.trial.checking.USER_SERVICE", stack.planned.load.script)
+    monkeypatch.setattr("stampede.run.trial.checking.LOGGED_WITHIN_S", 0)
+    monkeypatch.setattr(Trial, "asked_classes", classes)
+    monkeypatch.setattr(Trial, "front", None)
+
+    async def ask(*_: object, **__: object) -> Answer:
+        return answers.pop(0)
+
+    monkeypatch.setattr("stampede.run.trial.checking.ask", ask)
+
+    with pytest.raises(LabError) as caught:
+        asyncio.run(checking.ask_for_each_class(stack, said.append))
+
+    told = f"{said} {caught.value.hint} {caught.value.message} {stack.reason}"
+    assert ("/cart?of=$token" in told, "no cart of $token" in told, "hush-hush" in told) == (True, True, False)
+
+
 BRINGING = """#!/bin/sh
 n=$(ls {folder} | grep -c tar)
 cat > {folder}/$n.tar
@@ -405,10 +429,14 @@ echo "$*" >> {folder}/commands
 def test_the_scripts_that_an_engine_elsewhere_is_brought_belong_to_the_labs_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A load generator runs as this user, and writes into a folder of its own."""
+    """A load generator runs as this user, and writes into a folder of its own. A link is no script over there."""
     (tmp_path / "docker").write_text(BRINGING.format(folder=tmp_path))
     (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    (tmp_path / "linked").mkdir()
+    for path in K6.iterdir():
+        (tmp_path / "linked" / path.name).symlink_to(path)
+    monkeypatch.setattr("stampede.run.trial.files.K6", tmp_path / "linked")
     container = ContainerInfo("abc", "k6", "k6-1", Machine("bench", "bench", shares_files=False))
 
     asyncio.run(bring_scripts(container, None))
@@ -421,3 +449,4 @@ def test_the_scripts_that_an_engine_elsewhere_is_brought_belong_to_the_labs_user
     kept = {str(path.relative_to(K6)) for path in K6.rglob("*") if "__pycache__" not in path.parts}
     assert {member.name for member in found} == kept | {"own"}
     assert found[-1].isdir()
+    assert [member.name for member in found if member.issym()] == []

@@ -236,6 +236,14 @@ def test_an_engine_that_refuses_to_remove_containers_stops_the_run(batches: Batc
     assert batches.steps == [*STEPS, "one measured: "]
 
 
+def test_an_interrupt_counts_more_than_an_engine_that_then_refuses_to_remove_containers(batches: Batches) -> None:
+    """The run is interrupted, and not failed; what is left is removed at its end."""
+    batches.left = {"stampede-some-project"}
+    batches.does["collect"] = act(signal.SIGINT)
+
+    interrupted(batches)
+
+
 def interrupted(batches: Batches, *names: str) -> list[str]:
     with pytest.raises(KeyboardInterrupt):
         batches.measure(*names)
@@ -262,6 +270,23 @@ def test_an_interrupt_between_trials_that_take_turns_begins_no_further_one(
     batches.does["calibrate"] = act(signal.SIGINT)
 
     assert interrupted(batches, "one", "two").count("calibrate") == 1
+
+
+def test_a_trial_that_is_interrupted_just_before_its_step_does_not_begin_it(tmp_path: Path) -> None:
+    trial = trial_with(tmp_path, {}, Told())
+    began: list[Trial] = []
+
+    async def step(trial: Trial) -> None:
+        began.append(trial)
+
+    async def choose() -> None:
+        attempt = asyncio.create_task(trial.attempt(step, chosen=trial.outcome))
+        trial.interrupt()
+        await attempt
+
+    asyncio.run(choose())
+
+    assert (trial.outcome, began) == ("interrupted", [])
 
 
 def test_an_interrupt_keeps_the_reason_of_a_trial_that_failed_before(batches: Batches) -> None:

@@ -1,6 +1,7 @@
 """Everything that the lab waits for has a limit and a line of progress: programs, the engine, another run."""
 
 import asyncio
+import fcntl
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,11 +22,15 @@ from stampede.docker import commands
 from stampede.docker.client import HERE, DockerError, together
 from stampede.docker.commands import meaning_of, run_command
 from stampede.errors import LabError
+from stampede.experiment.file import load_experiment
 from stampede.paths import SERVERS
 from stampede.run import machine_lock
+from stampede.run.measuring import measure_quietly
+from stampede.run.options import MeasureOptions, RunRequest
 from stampede.service import build
 from stampede.service.layer import Layer
 from tests.conftest import PATIENCE_S, wait_until
+from tests.told import Told
 
 
 @pytest.fixture
@@ -406,3 +412,41 @@ def test_who_waits_for_another_run_is_told_who_it_is_again_and_again(
         assert word in said[0]
     assert "now: load" in said[0]
     assert said[-1] == "my turn"
+
+
+def test_the_machine_is_locked_from_the_plan_to_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that went away while the lab waited is named. Whatever ends a run, the next one can start."""
+
+    def is_locked() -> bool:
+        with lock.open() as file, suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        return True
+
+    def step(*_: object) -> None:
+        seen.append(is_locked())
+
+    def run_plan(_request: object, _plan: object, _say: object, progress: Callable[..., None], _end: object) -> None:
+        progress("load", 1, 2)
+        seen.append((is_locked(), lock.read_text().splitlines()[2:]))
+        raise LabError("The disk is full.")
+
+    def gone(_: object) -> None:
+        raise DockerError("no route to host")
+
+    seen: list[object] = []
+    lock = tmp_path / "lock"
+    monkeypatch.setattr(machine_lock, "LOCK", lock)
+    monkeypatch.setattr("stampede.docker.engine.memory_budgets", step)
+    monkeypatch.setattr("stampede.docker.doctor.make_ready", step)
+    monkeypatch.setattr("stampede.run.run.run_plan", run_plan)
+    experiment = load_experiment("ten-at-once")
+    request = RunRequest("ten-at-once", experiment, MeasureOptions(jobs=2), tmp_path, "stampede run ten-at-once")
+
+    with pytest.raises(LabError, match="The disk is full"):
+        measure_quietly(request)
+    assert seen == [True, True, (True, ["stampede run ten-at-once", "load"])]
+    assert not is_locked()
+    with pytest.raises(LabError, match="The engine of bench does not answer"):
+        measure_quietly(replace(request, machines=(Told("bench", shares_files=False, answers=gone),)))
+    assert not is_locked()

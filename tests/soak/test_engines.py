@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from stampede.paths import TOOLS
+from tests.conftest import wait_until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="making namespaces needs Linux and root"
@@ -20,6 +21,7 @@ CLOSED = ("--init", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-ne
           "--cpuset-cpus", "0", "--memory", "256m", "--sysctl", "net.core.somaxconn=4096")  # fmt: skip
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
 NETWORK = "198.18.0."
+FAULTS = ("kill", "crash", "pause", "cut")
 
 
 def call(*command: str | Path) -> str:
@@ -79,3 +81,21 @@ def test_containers_on_two_engines_reach_each_other_and_neither_machine(folder: 
     for address in addresses:
         with pytest.raises(AssertionError, match="Network is unreachable"):
             docker(2, "exec", "app", "python", "-c", CONNECT, address, "2377")
+
+
+def test_up_repairs_every_fault_and_down_removes_engines_with_any_fault(folder: Path) -> None:
+    """Whatever was done to an engine, `up` starts it. The fixture sees that nothing is left of it in the end."""
+    linked = ("env", f"FOLDER={folder}", TOOLS / "engines.sh", "run", "2", "ip", "link", "show", "eth0")
+    call(TOOLS / "engines.sh", "up", "2", folder)
+    for fault in FAULTS:
+        call(TOOLS / "engines.sh", fault, "2", folder)
+        call(TOOLS / "engines.sh", "up", "2", folder)
+        assert docker(2, "info", "--format", "{{.Name}}") == "engine-2"
+        wait_until(lambda: "LOWER_UP" in call(*linked))
+    call(TOOLS / "engines.sh", "up", str(len(FAULTS)), folder)
+
+    for n, fault in enumerate(FAULTS, start=1):
+        call(TOOLS / "engines.sh", fault, str(n), folder)
+
+    assert len(traces(folder)) > 2 * len(FAULTS)
+    assert touched(folder) == []

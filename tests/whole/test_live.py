@@ -197,8 +197,8 @@ def test_only_this_machine_is_answered_and_only_by_its_name(part: Path) -> None:
         assert (page.status, page.getheader("Content-Type")) == (200, "text/html; charset=utf-8")
         assert b"made-up" in text
         asked = [("/", f"localhost:{port}"), ("/requests?batch=x&after=-1", None), ("/else", None),
-                 ("/requests", "evil.example:80")]  # fmt: skip
-        assert [ask(port, *one)[0].status for one in asked] == [200, 200, 404, 403]
+                 ("/requests", "evil.example:80"), ("http://[", "evil.example:80")]  # fmt: skip
+        assert [ask(port, *one)[0].status for one in asked] == [200, 200, 404, 403, 403]
         addresses = {line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]}
         assert {f"0100007F:{port:04X}"} == addresses & {f"0100007F:{port:04X}", f"00000000:{port:04X}"}
     with pytest.raises(ConnectionRefusedError):

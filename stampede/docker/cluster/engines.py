@@ -49,6 +49,9 @@ class Engines:
 class UsageUnderLoad:
     """How busy each machine is during a load, and what the clocks of the machines tell before and after it.
 
+    Its three moments: it is made before the load generators start, ``begin`` is called when the load begins, and
+    ``end`` when it has ended. Only then ``usages`` and ``clock_step_s`` are known.
+
     ``usages``: by the machine's name; None: it does not answer any more. ``clock_step_s``: by how much somebody set the
     clock of the lab's machine.
     """
@@ -57,8 +60,9 @@ class UsageUnderLoad:
         """Ask the machines for their times. Raise MachineLost if one of them does not answer."""
         self._engines = engines
         self.usages: dict[str, Usage | None] = {}
+        self.clock_step_s: float | None = None
         self.exchanges = {name: probe.exchanges() for name, probe in engines.probes.items()}
-        self._set_by_s, self.clock_step_s = time.time() - time.monotonic(), 0.0
+        self._set_by_s = time.time() - time.monotonic()
         self.begin()
 
     def begin(self) -> None:

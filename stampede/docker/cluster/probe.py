@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from math import inf
 
 from stampede.docker.client import Machine
 from stampede.docker.commands import Say
@@ -26,7 +27,7 @@ IMAGE = "stampede/client:trixie"
 ANSWERS_WITHIN_S = 15
 EXCHANGES = 20
 """How many times a machine is asked for its time before the load, and again after the load."""
-LOOK_AGAIN_S = 1.0
+TELL_AGAIN_S, LOOK_AGAIN_S = 60, 1.0
 _TELL = """\
 import json, sys, time
 def read(path):
@@ -110,7 +111,7 @@ def start_probes(machines: Sequence[Machine], say: Say) -> Iterator[dict[str, Pr
 
 @contextmanager
 def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
-    told = False
+    told_s = -inf
     while True:
         command = [*machine.docker, "run", "--rm", "--interactive", "--name", NAME, "--network", "none", *BOX,
                    "--label", f"{OWNER_LABEL}.probe={owner()}",
@@ -129,8 +130,8 @@ def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
             state = machine.told("inspect", "--format", "{{.State.Status}}", NAME)
             if state in ("exited", "dead"):
                 machine.told("rm", NAME)
-            if not told:
-                told = True
+            if time.monotonic() - told_s > TELL_AGAIN_S:
+                told_s = time.monotonic()
                 label = f'{{{{index .Config.Labels "{OWNER_LABEL}.probe"}}}}'
                 holder = machine.told("inspect", "--format", label, NAME) or "unknown"
                 say(f"Another run is measuring on {machine.name} ({holder}). "

@@ -57,11 +57,16 @@ def check_joined(nodes: Sequence[Node]) -> None:
     if strange := [node.machine.name for node in nodes if node.node not in members]:
         swarm = f"{' '.join((manager or nodes[0]).machine.docker)} swarm"
         makes = "" if manager else f"{swarm} init makes a swarm, docker node promote NODE makes a manager; "
+        hint = (
+            f"{makes}{swarm} join-token worker prints the command that a machine joins with, after it has left any "
+            f"other swarm (docker swarm leave). {PORTS}"
+        )
+        if not manager and all(node.node for node in nodes):
+            hint = "Add the swarm's manager to the file of machines. Or there: docker node promote NODE"
         raise LabError(
             f"These machines are in no swarm that a machine of the file manages: {', '.join(strange)}. So containers "
             "share no network.",
-            hint=f"{makes}{swarm} join-token worker prints the command that a machine joins with, after it has left "
-            f"any other swarm (docker swarm leave). {PORTS}",
+            hint=hint,
         )
 
 

@@ -20,7 +20,7 @@ from stampede.docker.containers import OWNER_LABEL, PROJECT, owner
 from stampede.docker.leftovers import remove_projects
 from stampede.docker.machine_usage import QUIET, QUIET_WITHIN_S, Progress, Quiet, busy_share
 from stampede.errors import LabError
-from stampede.interruption import uninterrupted
+from stampede.interruption import uninterrupted, was_stopped
 from stampede.plan import Plan, PlannedTrial, timing
 from stampede.records.run import TODAY, USER_SERVICE, TrialRecord
 from stampede.records.words import in_seconds
@@ -44,7 +44,7 @@ def measure_plan(
 
     On an interrupt, stop the current batch, keep its measured files as interrupted trials, and raise KeyboardInterrupt.
     A trial that fails raises no error: its record has the outcome ``failed``. The containers of a batch are removed
-    while the servers of the next one start. Raise LabError if an engine refuses to remove them.
+    while the servers of the next one start. Raise LabError if an engine refuses to remove them, unless a signal came.
     """
     batch: Batch | None = None
     with asyncio.Runner() as runner:
@@ -82,7 +82,7 @@ def _run(runner: asyncio.Runner, batch: "Batch", work: Coroutine[None, None, Non
             first = error
             while isinstance(first, BaseExceptionGroup):
                 first = first.exceptions[0]
-            if batch.stop_signals:
+            if was_stopped():  # maybe by a signal that came before this work
                 raise KeyboardInterrupt from first
             raise first from None
 
@@ -105,7 +105,7 @@ class Batch:
     removal: "asyncio.Task[None] | None" = None
 
     @property
-    def ready(self) -> list[Trial]:
+    def going_on(self) -> list[Trial]:
         """The trials that nothing has ended so far; after a signal, there are none: all further steps do nothing."""
         return [] if self.stop_signals else [trial for trial in self.trials if trial.outcome == "measured"]
 
@@ -119,24 +119,26 @@ class Batch:
             at_end.push_async_callback(self._collect)
             async with self._watched():
                 up_s = timing.up_s([trial.planned for trial in self.trials])
-                await self._each("starting the servers", up_s, Trial.start, "up")
+                await self._each(self.going_on, "starting the servers", up_s, Trial.start, "up")
                 if self.before:
                     await self.before.removed()
-                if computing := [trial for trial in self.ready if trial.planned.load.computes]:
+                if computing := [trial for trial in self.going_on if trial.planned.load.computes]:
                     await self._settle()
                     for trial in computing:  # one after the other, because calibration needs requests that run alone
-                        expected_s = timing.calibrate_s(trial.planned.load)
-                        await self._each("calibrating", expected_s, Trial.calibrate, "calibrate", only=[trial])
-                await self._each("logging users in", 2, log_in, only=[trial for trial in self.ready if trial.login])
-                for trial in self.ready:  # of somebody's own application, once in a run
+                        if trial in self.going_on:
+                            expected_s = timing.calibrate_s(trial.planned.load)
+                            await self._each([trial], "calibrating", expected_s, Trial.calibrate, "calibrate")
+                of_users = [trial for trial in self.going_on if trial.login]
+                await self._each(of_users, "logging users in", 2, log_in)
+                for trial in self.going_on:  # of somebody's own application, once in a run
                     of = trial.planned
                     if (of.load.script, of.variant_name, of.number) == (USER_SERVICE, TODAY, 1):
-                        await self._each("asking alone", 2, Trial.measure_unloaded_latency, only=[trial])
-                await self._each("observing the servers", 1, Trial.observe_before)
-                if self.ready:
+                        await self._each([trial], "asking alone", 2, Trial.measure_unloaded_latency)
+                await self._each(self.going_on, "observing the servers", 1, Trial.observe_before)
+                if self.going_on:
                     await self._settle()
-                if ready := self.ready:
-                    await self._load([trial.planned for trial in ready])
+                if going_on := self.going_on:
+                    await self._load([trial.planned for trial in going_on])
 
     async def _load(self, planned: Sequence[PlannedTrial]) -> None:
         """Start all loads at the same time, wait until the last has ended, and note what the machines did meanwhile."""
@@ -159,7 +161,7 @@ class Batch:
         watching = asyncio.create_task(watch_machines())
         try:
             load_s = max(map(timing.load_s, planned))
-            await self._each("load", load_s, lambda trial: trial.send_load(at, within_s, usage), at=at)
+            await self._each(self.going_on, "load", load_s, lambda of: of.send_load(at, within_s, usage), at=at)
         finally:
             watching.cancel()
             await asyncio.wait([watching])
@@ -180,23 +182,23 @@ class Batch:
             at_end.push_async_callback(self._remove)
             at_end.push_async_callback(keep)
             async with self._watched():
-                await self._each("starting your application", timing.up_s([trial.planned]), Trial.start)
-                if not self.stop_signals:
+                up_s = timing.up_s([trial.planned])
+                await self._each(self.going_on, "starting your application", up_s, Trial.start)
+                if not self.stop_signals:  # also if it has failed, to say why
                     asking = "asking for each class alone"
-                    await self._each(asking, 2, lambda of: ask_for_each_class(of, say), only=[trial], ended_too=True)
+                    await self._each([trial], asking, 2, lambda of: ask_for_each_class(of, say))
 
     async def _each(
-        self, what: str, expected_s: float, step: Callable[[Trial], Awaitable[object]], name: str = "",
-        only: Sequence[Trial] | None = None, *, at: float = 0, ended_too: bool = False,
+        self, trials: Sequence[Trial], what: str, expected_s: float, step: Callable[[Trial], Awaitable[object]],
+        name: str = "", *, at: float = 0,
     ) -> None:  # fmt: skip
-        """Do a step for all trials that are ready at the same time, and return when it has ended for all of them.
+        """Do a step for several trials at the same time, and return when it has ended for all of them.
 
-        ``only``: for no others. The step begins at a moment (epoch seconds; default: at once); until then it is being
-        started. ``ended_too``: also for trials that have ended.
+        The step begins at a moment (epoch seconds; default: at once); until then it is being started.
         """
-        began, trials = time.monotonic(), self.trials if ended_too else self.ready
+        began = time.monotonic()
         async with asyncio.TaskGroup() as group:
-            tasks = {group.create_task(each.attempt(step, name)) for each in trials if only is None or each in only}
+            tasks = {group.create_task(each.attempt(step, name, chosen=each.outcome)) for each in trials}
             while tasks:
                 _, tasks = await asyncio.wait(tasks, timeout=LOOK_EVERY_S)
                 passed_s, since_s = time.monotonic() - began, time.time() - at
@@ -223,39 +225,10 @@ class Batch:
         Otherwise k6 would send requests to a dead server for minutes, and the lab would wait in vain for a server whose
         workers are killed as they start.
         """
-
-        async def heed_signals() -> None:
-            while not self.stop_signals:
-                await asyncio.sleep(LOOK_EVERY_S)
-            self._interrupt()
-
-        async def follow(machine: Machine) -> None:
-            """Tell each trial the ends of its containers, and that memory ran out in one of them."""
-            filters = ["event=die", "event=oom", f"label={OWNER_LABEL}={owner()}"]
-            since = ["--since", f"{time.time():.3f}", *(word for each in filters for word in ("--filter", each))]
-            async with aclosing(machine.events(*since)) as events:
-                async for event in events:
-                    for trial in self.trials:
-                        if event["Actor"]["Attributes"].get(PROJECT) == trial.project:
-                            group.create_task(trial.react_to(event))
-            for trial in self.trials:
-                trial.lose(machine, "it has ended")
-
-        async def ask_on(machine: Machine) -> None:
-            while True:
-                await asyncio.sleep(ASK_EVERY_S)
-                try:
-                    await machine.call("version", "--format", "{{.Server.Version}}")
-                except DockerError as error:
-                    if error.exit_code is None:
-                        for trial in self.trials:
-                            trial.lose(machine, str(error))
-                        return
-
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(heed_signals())]
+            tasks = [group.create_task(self._heed_signals())]
             for machine in self.engines.machines:
-                tasks += [group.create_task(follow(machine)), group.create_task(ask_on(machine))]
+                tasks += [group.create_task(self._follow(machine, group)), group.create_task(self._ask_on(machine))]
             try:
                 yield
             except MachineLost as error:
@@ -267,13 +240,41 @@ class Batch:
                 if self.stop_signals:
                     self._interrupt()
 
+    async def _heed_signals(self) -> None:
+        while not self.stop_signals:
+            await asyncio.sleep(LOOK_EVERY_S)
+        self._interrupt()
+
     def _interrupt(self) -> None:
         for trial in self.trials:
             trial.interrupt()
 
+    async def _follow(self, machine: Machine, group: asyncio.TaskGroup) -> None:
+        """Tell each trial the ends of its containers, and that memory ran out in one of them."""
+        filters = ["event=die", "event=oom", f"label={OWNER_LABEL}={owner()}"]
+        since = ["--since", f"{time.time():.3f}", *(word for each in filters for word in ("--filter", each))]
+        async with aclosing(machine.events(*since)) as events:
+            async for event in events:
+                for trial in self.trials:
+                    if event["Actor"]["Attributes"].get(PROJECT) == trial.project:
+                        group.create_task(trial.react_to(event))
+        for trial in self.trials:
+            trial.lose(machine, "it has ended")
+
+    async def _ask_on(self, machine: Machine) -> None:
+        while True:
+            await asyncio.sleep(ASK_EVERY_S)
+            try:
+                await machine.call("version", "--format", "{{.Server.Version}}")
+            except DockerError as error:
+                if error.exit_code is None:
+                    for trial in self.trials:
+                        trial.lose(machine, str(error))
+                    return
+
     async def _collect(self) -> None:
         composed = [trial for trial in self.trials if trial.composed]
-        await self._each("stopping the servers", 1, Trial.collect, "collect", only=composed, ended_too=True)
+        await self._each(composed, "stopping the servers", 1, Trial.collect, "collect")
 
     async def _leave(self) -> None:
         """Begin to remove the containers: the engine goes on while the lab seals and shows what was measured."""

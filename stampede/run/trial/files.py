@@ -43,7 +43,7 @@ async def bring(container: ContainerInfo, target: str, files: Mapping[str, Path 
         return None if "__pycache__" in member.name else member
 
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
+    with tarfile.open(fileobj=packed, mode="w", dereference=True) as archive:
         for name, source in files.items():
             if isinstance(source, Path):
                 archive.add(source, name, filter=owned)

@@ -121,11 +121,17 @@ class Trial:
         """The classes of requests that somebody's own application is asked for."""
         return OWN_CLASSES.validate_json(str(self.planned.load.settings["classes"]))
 
-    async def attempt(self, step: Callable[["Trial"], Awaitable[object]], name: str = "") -> None:
-        """Do a step, and note how long it took if it has a name. If it fails, the trial ends, and raises nothing."""
-        self._step, began, before = asyncio.current_task(), time.monotonic(), self.outcome
+    async def attempt(
+        self, step: Callable[["Trial"], Awaitable[object]], name: str = "", chosen: str = "measured"
+    ) -> None:
+        """Do a step, and note how long it took if it has a name. If it fails, the trial ends, and raises nothing.
+
+        ``chosen``: the outcome with which the trial was chosen. If it has ended since then, the step does not begin.
+        """
+        self._step, began = asyncio.current_task(), time.monotonic()
         try:
-            await step(self)
+            if self.outcome == chosen:
+                await step(self)
         except DockerError as error:
             self.fail(f"the container engine stopped answering: {error}")
         except TrialFailed as error:
@@ -138,7 +144,7 @@ class Trial:
             self._step = None
             if name:
                 self.took_s[name] = time.monotonic() - began
-            if before == "measured" and self.outcome == "failed" and self.load_at is None:
+            if chosen == "measured" and self.outcome == "failed" and self.load_at is None:
                 with suppress(DockerError):  # so that servers that start again and again do not disturb other trials
                     for container in await self._there():
                         if container.status == "running":
@@ -393,15 +399,13 @@ class Trial:
             self.fail(f"k6 ended with exit code {self.k6_exit_code}: {reasons.last_error(self.part, 'k6')}")
         if thrown := reasons.script_exception(self.part):  # k6 goes on after an exception, and ends with 0
             self.fail(f"the load script threw: {thrown}")
-        machines = [
-            load.record(
-                machine.name,
-                [each.hostname for each in self.containers
-                 if each.machine == machine and not is_generator(each.service)],
-                [points_of(each.service) for each in self.generators if each.machine == machine],
-            )
-            for machine in self.engines.machines if self.engines.overlay and load
-        ]  # fmt: skip
+        machines = []
+        if self.engines.overlay and load:
+            for machine in self.engines.machines:
+                here = [each for each in self.containers if each.machine == machine]
+                hosts = [each.hostname for each in here if not is_generator(each.service)]
+                points = [points_of(each.service) for each in here if is_generator(each.service)]
+                machines.append(load.record(machine.name, hosts, points))
         record = TrialRecord(
             variant=self.planned.variant_name,
             load=self.planned.load_name,
