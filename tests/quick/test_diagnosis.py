@@ -451,8 +451,8 @@ a line beside too few threads: threads page: Before their work begins, one in a 
     explained.
 a death that cost little: thread-pool, worker-deaths page: … 1 worker died, 1.0 s after the load began. It was
     no lack of memory and no limit of the server that the lab knows; whether it was an exit or a signal, the
-    server does not say. The place of such a worker was empty for up to 1.0 s. Requests lost with these
-    workers: none. Meanwhile, requests waited for a worker: 1 of 9 page requests for up to 0.10 s.
+    server does not say. The place of such a worker was empty for 1.0 s. Requests lost with these workers:
+    none. Meanwhile, requests waited for a worker: 1 of 9 page requests for up to 0.10 s.
 a worker that is replaced at little cost: thread-pool, max-requests page: …
 requests that are refused: nothing: All admin requests failed (status 404). No time is measured of them. Is
     the path right? 25.0% of the home requests failed (no reason given). Nothing was measured of today's way
