@@ -51,7 +51,7 @@ class OfferedLoad:
         return sum(each.rate for each in self.classes)
 
     def times(self, factor: float) -> "OfferedLoad":
-        """Return the load with more users, or with more requests per second."""
+        """Return the load with more users, or with more requests per second; other arrivals stay as they are."""
         classes = []
         for each in self.classes:
             match each.arrivals:
@@ -59,6 +59,8 @@ class OfferedLoad:
                     classes.append(replace(each, arrivals=replace(arrivals, users=ceil(users * factor))))
                 case Open(per_second=rate) as arrivals:
                     classes.append(replace(each, arrivals=replace(arrivals, per_second=rate * factor)))
+                case _:
+                    classes.append(each)
         return replace(self, classes=classes)
 
 

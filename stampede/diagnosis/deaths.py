@@ -50,7 +50,7 @@ TOGETHER = 0.25
 """Workers are replaced at nearly the same moment if they differ by less than this part of the time between."""
 _MOST_TIMES = 5
 
-_LINES: Sequence[tuple[str, str]] = (
+_PATTERNS: Sequence[tuple[str, str]] = (
     ("timeout", r"WORKER TIMEOUT \(pid:\s*(\d+)\)()"),
     ("timeout", r"HARAKIRI ON WORKER \d+ \(pid: (\d+)()"),
     ("limit", r"\[(\d+)\].*(?:Autorestarting worker after current request|Maximum request limit of \d+ exceeded)()"),
@@ -73,7 +73,7 @@ _TOLD: Sequence[Cause] = ("timeout", "limit", "exit", "signal")
 _TIMED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?)\d*Z (.*)")
 
 _LONG_WORK = "A longer timeout lets such requests end, but others wait behind them; long work belongs elsewhere."
-_SAID: Mapping[tuple[Cause, str], tuple[str, str]] = {
+_SENTENCES: Mapping[tuple[Cause, str], tuple[str, str]] = {
     ("limit", ""): (
         "{limit} ended {workers} under the load, {when}; it was neither a crash nor a lack of memory.",
         "A larger max_requests with a jitter, or none, lets workers end more rarely and not together{preload}.",
@@ -90,8 +90,7 @@ _SAID: Mapping[tuple[Cause, str], tuple[str, str]] = {
     ),
     ("timeout", ""): (
         "gunicorn's arbiter killed {workers}, {when} (WORKER TIMEOUT): the worker gave no sign of life for longer than "
-        "its timeout of {detail}. A request of a sync worker took longer, or something held up an event loop or the "
-        "main thread.", _LONG_WORK,
+        "its timeout of {detail}. {held}", _LONG_WORK,
     ),
     ("memory", ""): (
         "The kernel killed {workers}, {when}, because the container reached its limit of memory, {memory} MiB "
@@ -158,7 +157,7 @@ class Deaths(NamedTuple):
 DeathsByLimit = Mapping[Limit, Deaths]
 
 
-_Lines = Mapping[str, tuple[float, str]]
+_Said = Mapping[str, tuple[float, str]]
 """What the log says of a process: when it said so, in epoch seconds, and a detail."""
 
 
@@ -244,11 +243,11 @@ def read_deaths(
     return by_limit
 
 
-def _read_log(text: str) -> Mapping[int, _Lines]:
+def _read_log(text: str) -> Mapping[int, _Said]:
     """Return what a server's log says of each process; of lines that say the same, the first."""
     found: defaultdict[int, dict[str, tuple[float, str]]] = defaultdict(dict)
     for timed in filter(None, map(_TIMED.match, text.splitlines())):
-        for what, pattern in _LINES:
+        for what, pattern in _PATTERNS:
             if said := re.search(pattern, timed[2]):
                 at_s = datetime.fromisoformat(f"{timed[1]}+00:00").timestamp()
                 found[int(said[1])].setdefault(what, (at_s, said[2]))
@@ -256,7 +255,7 @@ def _read_log(text: str) -> Mapping[int, _Lines]:
 
 
 def _deaths(
-    trial: int, before: Observation, after: Observation, lines: Mapping[int, _Lines],
+    trial: int, before: Observation, after: Observation, lines: Mapping[int, _Said],
     notes: Mapping[int, _Noted], variant: VariantRecord, silence_s: float, load_s: tuple[float, float],
 ) -> Iterator[Death]:  # fmt: skip
     """Yield the workers of one container that ended under the load, from and to ``load_s``, in the order of time."""
@@ -277,15 +276,10 @@ def _deaths(
         began = {process: said["booted"][0] for process, said in lines.items() if "booted" in said}
     backs_s = sorted(back_s for process, back_s in began.items() if process not in before.counts)
     killed = max(0, (after.out_of_memory or 0) - (before.out_of_memory or 0))
-    most = int(variant.settings.get("max_requests") or 0)
     for process, when_s in sorted(at_s.items(), key=lambda each: each[1]):
         said, noted, served = lines.get(process, {}), notes.get(process), after.counts.get(process, {}).get("served", 0)
-        cause: Cause = next((each for each in _TOLD if each in said), "unknown")
-        if cause != "timeout" and most and ("finished" in said or served >= NEARLY * most):
-            cause = "limit"
         is_silent = noted is not None and noted.at_work and 0 < silence_s <= when_s - noted.last_s
-        if cause == "unknown" and is_silent and _program(variant) == "uvicorn":
-            cause = "timeout"
+        cause = _cause(said, served, variant, is_silent=is_silent)
         detail = f"{silence_s:g} s" if cause == "timeout" else said.get(cause, (0.0, ""))[1]
         if cause == "signal" and detail.isdecimal():
             detail = signal.Signals(int(detail)).name
@@ -295,6 +289,15 @@ def _deaths(
         if back_s in backs_s:
             backs_s.remove(back_s)
         yield Death(trial, f"{after.host}:{process}", cause, detail, when_s, max(0.0, when_s - began_s), back_s)
+
+
+def _cause(said: _Said, served: int, variant: VariantRecord, *, is_silent: bool) -> Cause:
+    """Return who ended a worker that served so many requests: what the log says of it, or else what fits."""
+    told: Cause = next((each for each in _TOLD if each in said), "unknown")
+    most = int(variant.settings.get("max_requests") or 0)
+    if told != "timeout" and most and ("finished" in said or served >= NEARLY * most):
+        return "limit"
+    return "timeout" if told == "unknown" and is_silent and _program(variant) == "uvicorn" else told
 
 
 def _program(variant: VariantRecord) -> str:
@@ -322,12 +325,13 @@ def death_bottlenecks(
     ``part_of_lost`` returns which part of all the lost time some seconds are.
     """
     server, most = _program(variant), variant.settings.get("max_requests")
+    is_sync = str(variant.settings.get("server")).endswith("sync")
     for limit, (found, tolls, loads_s) in by_limit.items():
         paid = [toll for toll in tolls if toll.lost or toll.waited]
         if limit == "max-requests" and not paid:
             continue
         starts_slowly = (loads_s or 0.0) >= SLOW_START_S
-        said, cures = list[str](), list[str]()
+        said, cures = list[str](), dict[str, None]()
         for (cause, detail), count in Counter((death.cause, death.detail) for death in found).items():
             after_s = sorted(death.after_s for death in found if (death.cause, death.detail) == (cause, detail))
             times = [f"{number(each)} s" for each in after_s]
@@ -335,18 +339,21 @@ def death_bottlenecks(
             words = {
                 "workers": plural(count, "worker"), "when": f"{when} after the load began", "detail": detail,
                 "memory": variant.settings.get("memory_mib"),
+                "held": "In a sync worker, this is a request that takes longer." if is_sync else
+                        "Something held up its event loop, or its main thread.",
                 "limit": f"max_requests = {most}" if most else "Their limit of requests",
                 "preload": "; preload_app makes starts short" if starts_slowly and server == "gunicorn" else "",
             }  # fmt: skip
-            says, cure = _SAID.get((cause, server)) or _SAID[cause, ""]
+            says, cure = _SENTENCES.get((cause, server)) or _SENTENCES[cause, ""]
             said.append(says.format(**words))
-            cures.append(cure.format(**words))
+            cures[cure.format(**words)] = None
         empty_s = [death.back_s - death.at_s for death in found]
-        if ended_s := [each for each in empty_s if each < math.inf]:
+        if refilled_s := [each for each in empty_s if each < math.inf]:
+            longest = f" (up to {number(max(refilled_s))} s)" if len(refilled_s) > 1 else ""
             loading = f"; to load the application takes {number(loads_s)} s" if starts_slowly else ""
-            said.append(f"The place of such a worker was empty for up to {number(max(ended_s))} s{loading}.")
-        if still := empty_s.count(math.inf):
-            said.append(f"When the load ended, {plural(still, 'place')} still had no worker.")
+            said.append(f"The place of such a worker was empty for {number(median(refilled_s))} s{longest}{loading}.")
+        if still_empty := empty_s.count(math.inf):
+            said.append(f"When the load ended, {plural(still_empty, 'place')} still had no worker.")
         of = {toll: plural(toll.of, f"{toll.request_class} request") for toll in paid}
         lost = [f"{toll.lost} of {sent}" for toll, sent in of.items() if toll.lost]
         waited = [f"{toll.waited} of {sent} for up to {number(toll.longest_s)} s" for toll, sent in of.items()

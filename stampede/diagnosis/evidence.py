@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stampede.diagnosis.deaths import DeathsByLimit, waited_for_places
-from stampede.diagnosis.held import Held, Loops, Stack, lost_times
+from stampede.diagnosis.held import Loops, Stack, Stall, lost_times
 from stampede.evaluate.metrics import waiting
-from stampede.evaluate.metrics.waiting import Times
+from stampede.evaluate.metrics.waiting import Answered, Times, Waits
 from stampede.evaluate.statistics.losses import Figures
 from stampede.records.run import TODAY, Run, VariantRecord
 from stampede.records.summary import Estimate, Summary
@@ -61,12 +61,10 @@ class LostTime(NamedTuple):
 
     ``takes_s`` is what it takes without a loss. It lost ``beside_s`` by avoidable waits, ``deaths_s`` while a worker's
     place was empty, ``before_s`` else before its work began (``idle_s`` of it while its own worker had a free thread),
-    and ``at_work_s`` at work. If one queue led to all threads, it would wait for ``in_line_s``. ``held_s`` is for how
-    long the requests of each class held the threads of workers for which others waited avoidably.
+    and ``at_work_s`` at work. If one queue led to all threads, it would wait for ``in_line_s``.
     """
 
     request_class: npt.NDArray[np.object_]
-    held_s: Mapping[str, float]
     takes_s: Times
     beside_s: Times
     deaths_s: Times
@@ -80,9 +78,15 @@ class LostTime(NamedTuple):
         """What all requests lost."""
         return float(sum(times.sum() for times in (self.beside_s, self.deaths_s, self.before_s, self.at_work_s)))
 
-    def sum_s(self, times: Times, classes: Collection[str]) -> float:
-        """Return a sum over the requests of some classes, such as of ``before_s``."""
-        return float(times[np.isin(self.request_class, [*classes])].sum())
+    @property
+    def works_s(self) -> Times:
+        """For how long each request is at work."""
+        return self.takes_s + self.at_work_s
+
+    def of(self, classes: Collection[str]) -> "LostTime":
+        """Return what the requests of some classes lost."""
+        mine = np.isin(self.request_class, [*classes])
+        return LostTime._make(times[mine] for times in self)
 
 
 @dataclass(frozen=True)
@@ -190,31 +194,30 @@ class Evidence:
     # What requests lose
 
     @cached_property
+    def _trials(self) -> list[tuple[int, Answered, Waits | None]]:
+        """The answered requests of each trial, and how they waited for threads; None: workers have no threads."""
+        trials, load = range(1, self.run.trials + 1), self.run.loads[0].name
+        read = [(trial, waiting.read_answered(self.rows, TODAY, load, trial)) for trial in trials]
+        return [(trial, answered, waiting.waits_of_variant(self.variant, answered))
+                for trial, answered in read if answered.classes]  # fmt: skip
+
+    @cached_property
     def lost(self) -> LostTime:
         """How much time each request of the trials lost."""
-        names, parts = [np.empty(0, object)], [np.empty((0, 7))]
-        held_s: defaultdict[str, float] = defaultdict(float)
-        for trial in range(1, self.run.trials + 1):
-            answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, trial)
-            if not answered.classes:
-                continue
+        parts = [LostTime(np.empty(0, object), *np.empty((7, 0)))]
+        for trial, answered, known in self._trials:
             takes_s, all_s, at_work_s = lost_times(answered, self.alone_ms)
-            known = waiting.waits_of_variant(self.variant, answered)
             beside_s = np.minimum(known.beside_s, all_s) if known else np.zeros_like(all_s)
             before_s = np.where(waited_for_places(self.deaths, trial, answered), 0.0, all_s - beside_s)
             deaths_s = all_s - beside_s - before_s
             idle_s = np.minimum(before_s, np.maximum(0.0, all_s - (known.own_s if known else all_s)))
             in_line_s = waiting.waits_in_line_s(answered, self.slots) if self.slots else np.zeros_like(all_s)
-            names.append(np.array(answered.classes, object)[answered.request_class])
-            parts.append(np.column_stack([takes_s, beside_s, deaths_s, before_s, idle_s, at_work_s, in_line_s]))
-            worst = np.argsort(beside_s)[::-1][:MOST_LOOKED_AT]
-            for place in worst[beside_s[worst] > waiting.FROM_S]:
-                until_s = np.minimum(answered.ended_s, answered.began_s[place])
-                both_s = np.maximum(0.0, until_s - np.maximum(answered.began_s, answered.sent_s[place]))
-                both_s[answered.worker != answered.worker[place]] = 0.0
-                for name, held in zip(answered.classes, np.bincount(answered.request_class, both_s), strict=False):
-                    held_s[name] += float(held)
-        return LostTime(np.concatenate(names), held_s, *np.concatenate(parts).T)
+            parts.append(LostTime(
+                request_class=np.array(answered.classes, object)[answered.request_class], takes_s=takes_s,
+                beside_s=beside_s, deaths_s=deaths_s, before_s=before_s, idle_s=idle_s, at_work_s=at_work_s,
+                in_line_s=in_line_s,
+            ))  # fmt: skip
+        return LostTime._make(map(np.concatenate, zip(*parts, strict=True)))
 
     @cached_property
     def avoidable(self) -> dict[str, Estimate]:
@@ -223,11 +226,23 @@ class Evidence:
         alarms = {name: row for name, row in found.items() if row and (row.measured or 0.0) >= AVOIDABLE}
         return dict(sorted(alarms.items(), key=lambda item: -(item[1].measured or 0.0)))
 
-    @property
+    @cached_property
     def blockers(self) -> dict[str, float]:
         """Which classes held the threads of workers while others waited avoidably, for which share of the time."""
-        all_s, held = sum(self.lost.held_s.values()), sorted((held, name) for name, held in self.lost.held_s.items())
-        return {name: seconds / all_s for seconds, name in held[::-1] if seconds >= AVOIDABLE * all_s > 0}
+        blocking_s: defaultdict[str, float] = defaultdict(float)
+        for answered, beside_s in ((answered, known.beside_s) for _, answered, known in self._trials if known):
+            worst = np.argsort(beside_s)[::-1][:MOST_LOOKED_AT]
+            for place in worst[beside_s[worst] > waiting.FROM_S]:
+                sent_s, began_s = answered.sent_s[place], answered.began_s[place]
+                meanwhile = (answered.began_s < began_s) & (answered.ended_s > sent_s)
+                mine = meanwhile & (answered.worker == answered.worker[place])
+                until_s = np.minimum(answered.ended_s[mine], began_s)
+                both_s = np.maximum(0.0, until_s - np.maximum(answered.began_s[mine], sent_s))
+                sums_s = np.bincount(answered.request_class[mine], both_s).tolist()
+                for name, seconds in zip(answered.classes, sums_s, strict=False):
+                    blocking_s[name] += seconds
+        all_s, worst_last = sum(blocking_s.values()), sorted((each, name) for name, each in blocking_s.items())
+        return {name: seconds / all_s for seconds, name in worst_last[::-1] if seconds >= AVOIDABLE * all_s > 0}
 
     @cached_property
     def slow(self) -> Loses:
@@ -269,7 +284,7 @@ class Evidence:
     @cached_property
     def slow_by_machine(self) -> Loses:
         """Those of the slow classes for which a machine that was busy with something else is the only known reason."""
-        if not self.is_busy_elsewhere or self.computes or self.held or self.locked:
+        if not self.is_busy_elsewhere or self.computes or self.loop_stall or self.lock_stall:
             return {}
         return {name: lost for name, lost in self.slow.items() if name not in self.slow_in_one_queue}
 
@@ -309,7 +324,7 @@ class Evidence:
         found: Slower = {}
         each_ms = self.value(None, "processor", "per_request")
         for name, alone_ms in self.alone_ms.items():
-            work_ms = 1000 * (self.lost.takes_s + self.lost.at_work_s)[self.lost.request_class == name]
+            work_ms = 1000 * self.lost.of([name]).works_s
             # work that computes takes about 1 / (1 - computing) times as long
             least_ms = max(SLOWER_TOGETHER * alone_ms / (1 - self.computing), alone_ms + SLOWER_BY_MS)
             if self.is_busy_elsewhere:
@@ -318,8 +333,8 @@ class Evidence:
                 least_ms = max(least_ms, alone_ms + by_machine_ms)
             waits_s = sum(stack.seconds for stack in self.stacks("", name)
                           if stack.kind in HOLDS and not stack.called.endswith("sleep"))  # fmt: skip
-            held = waits_s > HELD_PART * work_ms.sum() / 1000
-            stats = ("p50", "p90", "p99")[: 1 if not held else 2 if len(work_ms) < 100 else 3]
+            waits_for_others = waits_s > HELD_PART * work_ms.sum() / 1000
+            stats = ("p50", "p90", "p99")[: 1 if not waits_for_others else 2 if len(work_ms) < 100 else 3]
             measured = ((stat, float(np.percentile(work_ms, int(stat[1:])))) for stat in stats if work_ms.size)
             if long := next(((stat, ms) for stat, ms in measured if ms >= least_ms), None):
                 found[name] = (*long, alone_ms)
@@ -327,7 +342,7 @@ class Evidence:
 
     def part_of_lost(self, seconds: float) -> float:
         """Return a time that requests lost as a share of all the time that they lost; 0: they lost none."""
-        return min(1.0, seconds / self.lost.all_s) if self.lost.all_s else 0.0
+        return float(min(1.0, seconds / self.lost.all_s)) if self.lost.all_s else 0.0
 
     # What the probe saw
 
@@ -336,28 +351,28 @@ class Evidence:
         all_s = self.variant.workers * self.loops.span_s
         return seconds / all_s if all_s else 0.0
 
-    def stall(self, *what: str) -> Held | None:
+    def stall(self, *what: str) -> Stall | None:
         """Return for how long loops or a pool were held up for one of some reasons, in all trials; None: too little."""
-        mine = [held for held in self.loops.held if held.what in what]
-        total_s = sum(held.total_s for held in mine)
+        mine = [stall for stall in self.loops.stalls if stall.what in what]
+        total_s = sum(stall.total_s for stall in mine)
         if self.share_of_workers(total_s) < STALLED:
             return None
-        return Held(what[0], total_s, max(held.longest_s for held in mine), sum(held.lost_s for held in mine),
-                    max(held.threads for held in mine),
-                    sum(held.at_work * held.total_s for held in mine) / total_s)  # fmt: skip
+        return Stall(what[0], total_s, max(stall.longest_s for stall in mine), sum(stall.lost_s for stall in mine),
+                     max(stall.threads for stall in mine),
+                     sum(stall.at_work * stall.total_s for stall in mine) / total_s)  # fmt: skip
 
     @cached_property
-    def held(self) -> Held | None:
+    def loop_stall(self) -> Stall | None:
         """How long functions held up loops."""
         return self.stall("held", "computed")
 
     @cached_property
-    def locked(self) -> Held | None:
+    def lock_stall(self) -> Stall | None:
         """How long the interpreter lock held up loops."""
         return self.stall("locked", "collected")
 
     @cached_property
-    def full_pools(self) -> list[Held]:
+    def full_pools(self) -> list[Stall]:
         """The pools that were full for a noticeable share of the workers' time, the longest time first."""
         return sorted(filter(None, map(self.stall, ("pool", "executor"))), key=lambda pool: -pool.total_s)
 

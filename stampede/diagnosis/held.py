@@ -6,7 +6,7 @@ thread, and where long requests, held loops and the threads of full pools spend 
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -48,7 +48,7 @@ _QUICK = 10
 """The percentile of a class's times at work that stands for a request alone, if alone took longer or is unknown."""
 
 
-class Held(NamedTuple):
+class Stall(NamedTuple):
     """For how long event loops or pools were held up in one trial, over all workers and at most at once, in seconds.
 
     ``what`` is why: a function on the loop blocked (``held``) or ``computed``; other threads had the interpreter lock
@@ -86,7 +86,7 @@ class Stack(NamedTuple):
 class Loops(NamedTuple):
     """When loops and pools were held up, how long requests were under way in all trials, and where time was spent."""
 
-    held: Sequence[Held]
+    stalls: Sequence[Stall]
     span_s: float
     stacks: Sequence[Stack] = ()
 
@@ -128,14 +128,14 @@ def lost_times(answered: Answered, alone_ms: Mapping[str, float]) -> tuple[Times
     return takes_s, np.maximum(answered.began_s - answered.sent_s, 0.0), np.maximum(work_s - takes_s, 0.0)
 
 
-def read_held(
+def read_stalls(
     rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summary, variant: str, alone_ms: Mapping[str, float]
 ) -> Loops:
     """Return when event loops were held up and pools were full in the trusted trials of a variant.
 
     ``rows`` has the requests; ``alone_ms`` is how long a request of each class takes alone.
     """
-    held: list[Held] = []
+    stalls: list[Stall] = []
     spent_s: defaultdict[Stack, float] = defaultdict(float)
     span_s = 0.0
     for trial in (trial for trial in summary.trials if trial.variant == variant and trial.is_trusted):
@@ -165,21 +165,28 @@ def read_held(
             known = "" if line.startswith(("(", "garbage")) else line  # not of a library
             stack = Stack(of, kind.removeprefix(of).strip(), classes.get(route, ""), known, called, 0.0)
             spent_s[stack] += note.seconds  # of several threads at once
+        stalls += _stalls(notes, answered, at_work, alone_ms)
+    return Loops(stalls, span_s, [stack._replace(seconds=seconds) for stack, seconds in spent_s.items()])
 
-        _, before_s, lost_at_work_s = lost_times(answered, alone_ms)
-        workers = np.array(answered.workers, object)[answered.worker]
-        for what, mine in notes.items():
-            in_pool = what in ("pool", "executor")  # a request waits for it while it counts as at work
-            from_s = answered.began_s if in_pool else answered.sent_s
-            covered_s, at_work_s = np.zeros_like(from_s), 0.0
-            for worker in {note.worker for note in mine}:
-                began_s, ended_s = np.array([note[3:5] for note in mine if note.worker == worker]).T
-                spans, own = at_least(1, began_s, ended_s), workers == worker
-                covered_s[own] = time_in(spans, from_s[own], answered.ended_s[own])
-                at_work_s += float(time_in(spans, *np.array(at_work[worker]).T).sum())
-            lost_s = np.minimum(covered_s, lost_at_work_s if in_pool else before_s + lost_at_work_s)
-            lasted_s = [note.ended_s - note.began_s for note in mine]
-            threads = max(note.threads for note in mine)
-            held.append(Held(what, sum(lasted_s), max(lasted_s), float(lost_s.sum()), threads,
-                             at_work_s / (sum(lasted_s) or 1.0)))  # fmt: skip
-    return Loops(held, span_s, [stack._replace(seconds=seconds) for stack, seconds in spent_s.items()])
+
+def _stalls(
+    notes: Mapping[str, Sequence[_Note]], answered: Answered, at_work: Mapping[str, Sequence[tuple[float, float]]],
+    alone_ms: Mapping[str, float],
+) -> Iterator[Stall]:  # fmt: skip
+    """Yield the stalls of one trial from its notes by ``what``. ``at_work`` says when each worker's requests were."""
+    _, before_s, lost_at_work_s = lost_times(answered, alone_ms)
+    places = {worker: place for place, worker in enumerate(answered.workers)}
+    for what, mine in notes.items():
+        in_pool = what in ("pool", "executor")  # a request waits for it while it counts as at work
+        from_s = answered.began_s if in_pool else answered.sent_s
+        covered_s, at_work_s = np.zeros_like(from_s), 0.0
+        for worker in dict.fromkeys(note.worker for note in mine):
+            began_s, ended_s = np.array([note[3:5] for note in mine if note.worker == worker]).T
+            spans, own = at_least(1, began_s, ended_s), answered.worker == places.get(worker, -1)  # it may answer none
+            covered_s[own] = time_in(spans, from_s[own], answered.ended_s[own])
+            at_work_s += float(time_in(spans, *np.array(at_work[worker]).T).sum())
+        lost_s = np.minimum(covered_s, lost_at_work_s if in_pool else before_s + lost_at_work_s)
+        lasted_s = [note.ended_s - note.began_s for note in mine]
+        threads = max(note.threads for note in mine)
+        yield Stall(what, sum(lasted_s), max(lasted_s), float(lost_s.sum()), threads,
+                   at_work_s / (sum(lasted_s) or 1.0))  # fmt: skip

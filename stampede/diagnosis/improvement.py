@@ -130,7 +130,7 @@ def _told(classes: Sequence[Comparison], way: TriedWay) -> str:
         f"and {loss_in_words(compared.before)} ms today" for compared in most
     )  # fmt: skip
     more = len(classes) - len(most)
-    return told + (f"; {plural(more, 'further class', 'further classes')}, too" if more else "")
+    return told + (f"; {plural(more, 'further class saves', 'further classes save')}, too" if more else "")
 
 
 def loss_in_words(lost: Loss | None) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from stampede.diagnosis.deaths import death_bottlenecks, is_always_said, replacement_sentence
 from stampede.diagnosis.evidence import SLOWER, SOME_TIME, Evidence, Loses, seconds_of
-from stampede.diagnosis.held import Held, Stack
+from stampede.diagnosis.held import Stack, Stall
 from stampede.diagnosis.model import Bottleneck, Diagnosis, Limit
 from stampede.evaluate.metrics.servers import megabytes
 from stampede.predict.symptoms import SYMPTOMS
@@ -125,9 +125,11 @@ def _busy_elsewhere(found: Evidence) -> str:
     if not found.is_busy_elsewhere:
         return ""
     busy, used, cores = found.busy or 0.0, found.workers_use or 0.0, found.run.host.cores
+    seen = found.slower_together or found.writes_much
+    blurs = "" if seen else ", so this run cannot tell whether requests wait inside the application"
     return (f"the machine was {busy:.0%} busy during the load, but the workers used only {number(used)} of its "
             f"{cores:g} processors. The other {number(busy * cores - used)} went to the load generator, the engine "
-            "(which also handles what the workers write) or other programs.")  # fmt: skip
+            f"(which also handles what the workers write) or other programs{blurs}.")  # fmt: skip
 
 
 # The rules
@@ -185,16 +187,18 @@ def _processors(found: Evidence) -> _Told | None:
     if found.cores < found.run.host.cores and found.cores <= workers:
         which, of = "a limit", f"their limit (cpus), which is {cores:g}"
     elif workers < cores:
-        which, of = "few workers", f"{plural(workers, 'processor')} of {cores:g}; a process can use only one"
+        whose = "this machine" if found.cores >= found.run.host.cores else "their limit (cpus)"
+        which = "few workers"
+        of = f"{plural(workers, 'processor')} of the {cores:g} of {whose}; a process can use only one"
     else:
         which, of = "", f"this machine's {plural(round(cores), 'processor')}"
     kept = f" The limit kept them from computing for {percent(found.throttled)} of the time." if found.throttled else ""
     said = f"The workers used {percent(min(1.0, computing))} of {of}.{kept}"
     # all time before the work begins, and as much at work as computing makes work take longer
     lost, slower = found.lost, min(computing, 0.99) / (1 - min(computing, 0.99))
+    of_classes = [lost.of([name]) for name in sorted({*lost.request_class})]
     lost_s = float(lost.before_s.sum())
-    lost_s += sum(min(lost.sum_s(lost.at_work_s, [name]), slower * lost.sum_s(lost.takes_s, [name]))
-                  for name in sorted({*lost.request_class}))  # fmt: skip
+    lost_s += sum(min(each.at_work_s.sum(), slower * each.takes_s.sum()) for each in of_classes)
     return _Told(found.slow, lost_s, [
         _loses(found.slow, "the workers were computing meanwhile."),
         _computed_in(found, computing, found.computing_stacks()), said, SYMPTOMS["processors"].cures[which],
@@ -208,11 +212,10 @@ def _threads(found: Evidence) -> _Told | None:
     lost = slow | found.slow_in_one_queue
     if not found.slots or not lost or found.computes:
         return None
-    few = f"{found.slots} at a time is too few for this load."
+    few = f"{plural(found.slots, 'request')} at a time {'is' if found.slots == 1 else 'are'} too few for this load."
     replaced = " because workers were replaced, or" if found.variant.is_replaced else " so"
-    works_s = found.lost.takes_s + found.lost.at_work_s
-    longest = sorted(found.classes, key=lambda name: -found.lost.sum_s(works_s, [name]))
-    return _Told(lost, found.lost.sum_s(found.lost.before_s, lost), [
+    longest = sorted(found.classes, key=lambda name: -found.lost.of([name]).works_s.sum())
+    return _Told(lost, found.lost.of(lost).before_s.sum(), [
         _loses(slow, f"no worker had a free thread meanwhile,{replaced} {few}"),
         *(f"Even if all threads took requests from one queue, {_ONE_IN[stat]} of the {name} requests would wait for "
           f"{_time(ms)} or more, so {few}" for name, (stat, ms) in found.slow_in_one_queue.items()),
@@ -223,14 +226,16 @@ def _threads(found: Evidence) -> _Told | None:
 
 def _event_loop(found: Evidence) -> _Told | None:
     """A function on an event loop or a hub computes or blocks."""
-    stall, slow = found.held, found.slow_by_loop
+    stall, slow = found.loop_stall, found.slow_by_loop
     stacks, sentences = found.stacks("loop"), []
     if stall:
         sentences = [f"The {found.loop}s of the workers were held up for {_for(found, stall)}. Meanwhile, no other "
                      "request of the worker went on."]  # fmt: skip
-    elif slow and not found.locked and found.loop_may_be_held:
-        sentences = [_loses(slow, f"probably, the {found.loop} of their worker was held up. A function that computes "
-                                  "or blocks holds up all requests of its worker.")]  # fmt: skip
+    elif slow and not found.lock_stall and found.loop_may_be_held:
+        instead = "yielding" if found.loop == "hub" else "awaiting"
+        sentences = [_loses(slow, f"probably, the {found.loop} of their worker was held up. A function that computes, "
+                                  f"or that blocks instead of {instead}, holds up all requests of its "
+                                  "worker.")]  # fmt: skip
     else:
         return None
     for name in dict.fromkeys(stack.request_class for stack in stacks):
@@ -238,53 +243,54 @@ def _event_loop(found: Evidence) -> _Told | None:
         if lines := _lines(mine, " of this time is spent", seconds_of(stacks)):
             sentences.append(f"{lines}, called by {f'requests of {name}' if name else 'no request'}.")
     if not stall:
-        return _Told(slow, found.lost.sum_s(found.lost.before_s, slow), sentences)
+        return _Told(slow, found.lost.of(slow).before_s.sum(), sentences)
     signs = {"computed": 1, "held": -1}  # whether functions that compute held loops for longer than those that block
-    computes = found.computes or sum(signs.get(each.what, 0) * each.total_s for each in found.loops.held) > 0
-    cures = SYMPTOMS["event-loop"].cures
-    cure = cures[f"{'greenlets' if found.loop == 'hub' else ''}{' compute' if computes else ''}".strip()]
-    return _Told(slow, stall.lost_s, [*sentences, _loses(slow), cure])
+    computes = found.computes or sum(signs.get(each.what, 0) * each.total_s for each in found.loops.stalls) > 0
+    cure, further = SYMPTOMS["event-loop"].cures[f"{found.loop} {'computes' if computes else 'blocks'}"], ""
+    if computes and not found.processes_help:
+        further = "But the processors would be as busy."
+    elif found.loop == "event loop" and found.variant.workers == 1 and found.processes_help:
+        further = "More workers share the requests among more event loops, but the cure is in the application."
+    return _Told(slow, stall.lost_s, [*sentences, _loses(slow), cure, further])
 
 
 def _interpreter_lock(found: Evidence) -> _Told | None:
     """Event loops do not go on because other threads of the process compute, or the garbage collector stops all."""
-    stall, slow = found.locked, {} if found.held else found.slow_by_loop
-    said, share = "", 0.0
+    stall, slow = found.lock_stall, {} if found.loop_stall else found.slow_by_loop
+    share, lock = found.share_of_workers(stall.total_s) if stall else 0.0, SYMPTOMS["interpreter-lock"]
+    keeps = _computed_in(found, share, found.computing_stacks(beside=True))
+    cure = f"{lock.says}; {lock.cures['a processor is free' if found.processes_help else '']}"
     if stall:
-        share = found.share_of_workers(stall.total_s)
         said = (f"For {_for(found, stall)}, the {found.loop}s of the workers did not go on because other threads of "
                 "the process kept Python's interpreter lock.")  # fmt: skip
-    elif found.slow_beside_own and found.computes_beside:
+        return _Told(slow, stall.lost_s, [said, keeps, _loses(slow), cure])
+    if found.slow_beside_own and found.computes_beside:
+        why = "their worker had a free thread but other threads of the process kept Python's interpreter lock."
         slow = found.slow_beside_own
-        said = _loses(slow, "their worker had a free thread but other threads of the process kept Python's "
-                            "interpreter lock.")  # fmt: skip
-    elif found.collected < COLLECTS:
-        return None
-    elif found.loop_may_be_held:
-        slow = {}
-    lost_s = stall.lost_s if stall else found.lost.sum_s(found.lost.before_s, slow) if slow else None
-    lock = SYMPTOMS["interpreter-lock"]
-    cure = f"{lock.says}; {lock.cures['a processor is free' if found.processes_help else '']}"
-    loses = "" if slow == found.slow_beside_own else _loses(slow)
-    return _Told(slow, lost_s, [said, _computed_in(found, share, found.computing_stacks(beside=True)), loses, cure])
+        return _Told(slow, found.lost.of(slow).before_s.sum(), [_loses(slow, why), keeps, cure])
+    if found.collected >= COLLECTS:
+        slow = {} if found.loop_may_be_held else slow
+        return _Told(slow, found.lost.of(slow).before_s.sum() if slow else None, [keeps, _loses(slow), cure])
+    return None
 
 
 def _unknown(found: Evidence) -> _Told | None:
     """Requests wait although their own worker has a free thread, or its loop goes on, and nothing shows why."""
     slow, what = found.slow_beside_own, "their worker had a free thread meanwhile"
-    if not slow and not found.loop_may_be_held and not found.held and not found.locked and found.collected < COLLECTS:
+    seen = found.loop_may_be_held or found.loop_stall or found.lock_stall or found.collected >= COLLECTS
+    if not slow and not seen:
         slow, what = found.slow_by_loop, f"the {found.loop} of their worker went on meanwhile"
     elif found.computes_beside:
         return None
     why = f"{what}, and what held them up is not known. {SYMPTOMS['unknown'].cures['']}"
-    return _Told(slow, found.lost.sum_s(found.lost.before_s, slow), [_loses(slow, why)]) if slow else None
+    return _Told(slow, found.lost.of(slow).before_s.sum(), [_loses(slow, why)]) if slow else None
 
 
 def _thread_pool(found: Evidence) -> _Told | None:
     """All threads of a pool behind the event loop are busy, and requests wait for a thread of it."""
     if not found.full_pools:
         return None
-    computes = found.computes or found.locked is not None
+    computes = found.computes or found.lock_stall is not None
     sentences = []
     for pool in found.full_pools:
         symptom, share = SYMPTOMS[pool.what], percent(found.share_of_workers(pool.total_s))
@@ -307,8 +313,8 @@ def _thread_pool(found: Evidence) -> _Told | None:
 
 def _inside(found: Evidence) -> _Told | None:
     """Requests take longer at work together than alone, and neither loops, pools nor computing explain most of it."""
-    lost_s = found.lost.sum_s(found.lost.at_work_s, found.slower_together)
-    known = [*filter(None, (found.held, found.locked)), *found.full_pools]
+    lost_s = float(found.lost.of(found.slower_together).at_work_s.sum())
+    known = [*filter(None, (found.loop_stall, found.lock_stall)), *found.full_pools]
     known_s = sum(stall.lost_s for stall in known)
     if not found.slower_together or (known and known_s >= lost_s / 2):
         return None
@@ -376,7 +382,7 @@ def _lines(stacks: Sequence[Stack], of: str, whole_s: float | None = None) -> st
     return ", ".join(told)
 
 
-def _for(found: Evidence, stall: Held) -> str:
+def _for(found: Evidence, stall: Stall) -> str:
     share = percent(found.share_of_workers(stall.total_s))
     return f"{share} of the time, and for up to {number(stall.longest_s)} s at once"
 

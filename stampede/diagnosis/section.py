@@ -8,7 +8,7 @@ from statistics import median
 from stampede.causes import failure
 from stampede.diagnosis.deaths import read_deaths
 from stampede.diagnosis.evidence import Evidence
-from stampede.diagnosis.held import read_alone, read_held
+from stampede.diagnosis.held import read_alone, read_stalls
 from stampede.diagnosis.improvement import MOST_CLASSES, figures_of, find_improvement, loss_in_words
 from stampede.diagnosis.model import Diagnosis, read_diagnosis, write_diagnosis
 from stampede.diagnosis.rules import diagnose
@@ -48,7 +48,7 @@ def write_section(run_folder: Path, summary: Summary) -> Section | None:
     thrown = next((told for text in texts if _TRACEBACK in text and (told := failure(text))), "")
     with opened(folders) as rows:
         alone_ms = read_alone(run_folder, summary, TODAY)
-        loops = read_held(rows, run_folder, summary, TODAY, alone_ms)
+        loops = read_stalls(rows, run_folder, summary, TODAY, alone_ms)
         deaths = read_deaths(rows, run_folder, summary, run.variant(TODAY))
         busy = median(shares) if shares else None
         diagnosis = diagnose(Evidence(summary, run, rows, loops, alone_ms, busy, deaths, thrown))

@@ -118,18 +118,21 @@ def load_lanes(
             stalls_s = np.array(stalls_within(containers, answered.first, answered.last)).reshape(-1, 2)
             waits = waiting.waits_of_variant(variant, answered)
             trials.append(LaneTrial(variant, key, rows, answered, waits, stalls_s))
-        first, queueing = trials[pair[0]], variants[pair[0]].queueing
-        several = first.variant.threads is not None and not first.variant.elastic and first.variant.workers > 1
-        few = len(first.rows) <= MOST and first.answered.sent_s.size
-        # served in another way, these requests would not work for as long
-        elsewhere = load.database or (load.api or {}).get("one_device") or "CPU" in load.settings
-        if several and few and not elsewhere and not (queueing and queueing.blocks_loop):
+        first = trials[pair[0]]
+        if can_serve_otherwise(first.variant, load) and len(first.rows) <= MOST and first.answered.sent_s.size:
             otherwise = [*_served_otherwise(first, capacity)]
             if capacity:  # with a single worker, it would be trivial that no other is free
                 place = next((place for place, trial in enumerate(otherwise) if trial.variant.workers > 1), 0)
                 pair = 0, len(trials) + place
             trials += otherwise
         yield LoadLanes(load, trials, pair)
+
+
+def can_serve_otherwise(variant: VariantRecord, load: LoadRecord) -> bool:
+    """Whether several workers with threads served requests that would work for as long if served in another way."""
+    several = variant.threads is not None and not variant.elastic and variant.workers > 1
+    elsewhere = load.database or (load.api or {}).get("one_device") or "CPU" in load.settings
+    return bool(several and not elsewhere and not (variant.queueing and variant.queueing.blocks_loop))
 
 
 _ROWS = f"""

@@ -72,17 +72,18 @@ SYMPTOMS = {
         "a limit": "More threads or processes do not help; a higher limit does, and requests that compute less.",
         "": "More threads or processes do not help; more processors do, and requests that compute less."}),
     "event-loop": Symptom(cures={
-        "greenlets compute":
+        "hub computes":
         "A function that computes holds up all greenlets of its worker. In other processes, or in the threads of "
         "worker_class gthread, it would let the other requests go on.",
-        "greenlets":
+        "hub blocks":
         "A driver that waits in C holds up all greenlets of its worker. The cure is a driver that the greenlets know, "
         "or worker_class gthread with threads.",
-        "compute":
+        "event loop computes":
         "In other processes, such as those of a ProcessPoolExecutor, functions that compute would let the other "
         "requests go on; in threads, they keep the interpreter lock.",
-        "": "Calls that block belong into threads (asyncio.to_thread; in FastAPI, def instead of async def), and "
-            "functions that compute belong into other processes."}),
+        "event loop blocks":
+        "Calls that block belong into threads (asyncio.to_thread; in FastAPI, def instead of async def), and functions "
+        "that compute belong into other processes."}),
     "interpreter-lock": Symptom(
         says="Functions that compute, C code, and a garbage collector with many objects hold the lock in any thread",
         cures={

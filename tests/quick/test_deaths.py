@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stampede.diagnosis import section
-from stampede.diagnosis.deaths import Death, Deaths, preload_helps, waited_for_places
+from stampede.diagnosis.deaths import Death, Deaths, death_bottlenecks, preload_helps, waited_for_places
 from stampede.diagnosis.evidence import Evidence
 from stampede.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis
 from stampede.evaluate.metrics.waiting import Answered
@@ -96,10 +96,12 @@ TIMEOUT = "[2026] [1] [CRITICAL] WORKER TIMEOUT (pid:7)"
 CASES: dict[str, tuple[dict[str, Any], Sequence[str], str, Sequence[str]]] = {
     "gunicorn's timeout": (
         {"server": "gunicorn-sync", "timeout_s": 3}, [TIMEOUT, "[2026] [1] [ERROR] Worker (pid:7) exited with code 1."],
-        "worker-timeout", ("gunicorn's arbiter killed 1 worker", "timeout of 3 s", "5.1 s after the load")),
+        "worker-timeout", ("gunicorn's arbiter killed 1 worker",
+                           "timeout of 3 s. In a sync worker, this is a request that takes longer.",
+                           "5.1 s after the load")),
     "gunicorn's timeout from the service's own file": (
         {"server": "gunicorn-gthread", "told": {"server-1": json.dumps({"timeout": "3"})}}, [TIMEOUT],
-        "worker-timeout", ("timeout of 3 s",)),
+        "worker-timeout", ("timeout of 3 s. Something held up its event loop, or its main thread.",)),
     "uvicorn's supervisor": (
         {"server": "uvicorn", "notes": BUSY}, [DIED],
         "worker-timeout", ("uvicorn's supervisor killed 1 worker", "5 s", "--timeout-worker-healthcheck", "lock")),
@@ -160,7 +162,19 @@ def test_who_ended_a_worker_is_said_with_what_it_cost(tmp_path: Path, case: str)
     assert [each.limit for each in bottlenecks] == [limit]  # these waits are no sign that a loop is held up
     assert said.index(" after the load began") < said.index("% of the light requests failed")  # which it explains
     if log:
-        assert "The place of such a worker was empty for up to 2.9 s" in said
+        assert "The place of such a worker was empty for 2.9 s" in said
+
+
+def test_containers_with_different_timeouts_are_told_with_one_cure() -> None:
+    deaths = [Death(1, "box:7", "timeout", "3 s", 1.0, 1.0, 2.0), Death(1, "box:8", "timeout", "5 s", 1.0, 1.0, 4.0)]
+    variant = VariantRecord(name=TODAY, workers=2, settings={"server": "gunicorn-gthread"})
+
+    [found] = death_bottlenecks({"worker-timeout": Deaths(deaths, [])}, variant, lambda _: 0.0)
+
+    assert [said for said in found.sentences if "empty" in said] == [
+        "The place of such a worker was empty for 2.0 s (up to 3.0 s)."
+    ]
+    assert len([said for said in found.sentences if said.startswith("A longer timeout")]) == 1
 
 
 def test_a_place_that_nobody_took_again_is_told(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from stampede.advise.options import OfferedLoad, serving_options
 from stampede.diagnosis import section
 from stampede.diagnosis.deaths import Death, Deaths, DeathsByLimit, Toll, replacement_sentence
 from stampede.diagnosis.evidence import Evidence
-from stampede.diagnosis.held import Held, Loops, Stack, read_held
+from stampede.diagnosis.held import Loops, Stack, Stall, read_stalls
 from stampede.diagnosis.improvement import find_improvement
 from stampede.diagnosis.model import Bottleneck, Diagnosis, read_diagnosis, write_diagnosis
 from stampede.diagnosis.rules import diagnose
@@ -152,7 +152,9 @@ def error(status: int) -> ErrorRow:
 
 NO_LOOPS = Loops([], 0.0)
 NO_DEATHS: DeathsByLimit = {}
-DIED = Deaths([Death(1, "box:7", "unknown", "", 1.0, 1.0, 2.0)], [Toll("page", 0, 1, 0.1, of=9, cost_s=0.0001)])
+CHEAP = [Toll("page", 0, 1, 0.1, of=9, cost_s=0.0001)]
+DIED = Deaths([Death(1, "box:7", "unknown", "", 1.0, 1.0, 2.0)], CHEAP)
+ENDED = Deaths([Death(1, "box:7", "limit", "", 1.0, 1.0, 2.0)], CHEAP)
 WELL_SERVED = ("home overhead p99 4",)
 LATE = ("home overhead p99 400", "home overhead p50 100", "home response_time p50 130", "home avoidable_wait share 0")
 LATE_LOOP = ("home overhead p99 400", "home overhead p50 1", "home response_time p50 30")
@@ -192,12 +194,14 @@ COLLECTS = [Stack("gc", "", "", "app.py:31 close", "gc.collect", 9.0),
             Stack("loop", "waits", "home", "app.py:22 close", "Event.wait", 1.0)]  # fmt: skip
 QUERIES = [Stack("", "computes", "home", "views.py:12 books", called, seconds)
            for called, seconds in (("db.Cursor.execute", 5.0), ("db.Row.get", 3.0), ("", 1.5))]  # fmt: skip
-POOLS = [Held("pool", 10.0, 10.0, 0.03, 40), Held("pool", 2.0, 2.0, 0.01, 40), Held("executor", 0.1, 0.1, threads=6)]
+POOLS = [Stall("pool", 10.0, 10.0, 0.03, 40), Stall("pool", 2.0, 2.0, 0.01, 40), Stall("executor", 0.1, 0.1, threads=6)]
+BLOCKS, COMPUTES = Stall("held", 1.0, 0.1), Stall("computed", 18.0, 0.3)
+FULL_POOL = Stall("pool", 9.0, 9.0, 0.04, 40)
 Case = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def case(
-    *rows: str, computes_ms: float = 0, held: Sequence[Held] = (), stacks: Sequence[Stack] = (), span_s: float = 0,
+    *rows: str, computes_ms: float = 0, stalls: Sequence[Stall] = (), stacks: Sequence[Stack] = (), span_s: float = 0,
     **of: Any,
 ) -> Case:  # fmt: skip
     """Return rows and what else is known. 40 requests come in a second, and compute for so long each, if this is known.
@@ -206,7 +210,7 @@ def case(
     """
     if computes_ms:
         rows += (f"- processor per_request {computes_ms}", "- throughput per_second 40")
-    return rows, {"loops": Loops(held, span_s or 20.0 * bool(held or stacks), stacks), **of}
+    return rows, {"loops": Loops(stalls, span_s or 20.0 * bool(stalls or stacks), stacks), **of}
 
 
 def streams(*workers: int) -> list[Request]:
@@ -231,8 +235,10 @@ DIAGNOSES: dict[str, Case] = {
     "two streams": case(*LATE_PAGES, "page avoidable_wait share 0.5", requests=streams(1, 1)),
     "too few threads": case(*LATE),
     "many classes too few threads": case(*(f"page-{n} overhead p99 {n}00" for n in range(1, 6))),
+    "one thread": case(*LATE, of_variant={"workers": 1}),
     "late while workers compute": case(*LATE, computes_ms=50),
     "one process computes": case(*WELL_SERVED, computes_ms=25, of_variant={"workers": 1}),
+    "one process computes below a limit": case(*WELL_SERVED, computes_ms=25, cpus=1.5, of_variant={"workers": 1}),
     "two processes compute": case(*WELL_SERVED, computes_ms=40),
     "eight processes compute": case(*WELL_SERVED, computes_ms=40, of_variant={"workers": 8}),
     "a limit of half a core": case(*LATE, computes_ms=12, cpus=0.5),
@@ -240,22 +246,29 @@ DIAGNOSES: dict[str, Case] = {
     "one process computes little": case(*WELL_SERVED, computes_ms=10, of_variant={"workers": 1}),
     "a line that computes": case(*WELL_SERVED, computes_ms=48, stacks=QUERIES[:1]),
     "an event loop": case(*LATE_LOOP, threads=None),
+    "late greenlets": case(*LATE_LOOP, threads=None, server="gunicorn-gevent"),
     "a loop that goes on": case(*LATE_LOOP, threads=None, span_s=20.0),
     "a loop that the collector holds": case(*LATE_LOOP, threads=None, stacks=COLLECTS),
-    "a loop that blocks": case(*WELL_SERVED, threads=None, held=[Held("held", 1.0, 0.1), Held("computed", 0.1, 0.2)]),
-    "a loop that computes": case(*WELL_SERVED, threads=None, held=[Held("held", 1.0, 0.1), Held("computed", 3.0, 0.2)]),
-    "a rare hold": case(*WELL_SERVED, threads=None, held=[Held("held", 0.5, 0.5)], span_s=40.0),
-    "a hub": case(*WELL_SERVED, threads=None, held=[Held("held", 5.0, 5.0)], server="gunicorn-gevent"),
+    "a loop that blocks": case(*WELL_SERVED, threads=None, stalls=[BLOCKS, Stall("computed", 0.1, 0.2)]),
+    "a loop that computes": case(*WELL_SERVED, threads=None, stalls=[BLOCKS, Stall("computed", 3.0, 0.2)]),
+    "the only loop blocks": case(*WELL_SERVED, threads=None, stalls=[BLOCKS], of_variant={"workers": 1}),
+    "a rare hold": case(*WELL_SERVED, threads=None, stalls=[Stall("held", 0.5, 0.5)], span_s=40.0),
+    "a hub": case(*WELL_SERVED, threads=None, stalls=[Stall("held", 5.0, 5.0)], server="gunicorn-gevent"),
     "slower together": case("page overhead p99 1", computes_ms=5, **TOGETHER),
     "little slower together": case("page overhead p99 1", computes_ms=5, alone_ms={"page": 45.0}, **SLOW_PAGE),
     "who knows how busy": case("page overhead p99 1", **TOGETHER),
     "as much slower as computing": case("page overhead p99 1", computes_ms=25, alone_ms={"page": 20.0}, **SLOW_PAGE),
-    "a full pool": case("page overhead p99 1", computes_ms=1, held=POOLS, **SLOW_LOOP),
-    "a pool full of other work": case(*WELL_SERVED, threads=None, held=[Held("pool", 9.0, 9.0, 0.03, 40, at_work=11)]),
-    "a pool that is seldom full": case("page overhead p99 1", held=POOLS, span_s=1000.0, **SLOW_PAGE),
-    "a pool beside the lock": case(*WELL_SERVED, threads=None, span_s=10.0, held=[
-        Held("locked", 1.0, 0.3), Held("pool", 8.0, 8.0, threads=40)]),
+    "a full pool": case("page overhead p99 1", computes_ms=1, stalls=POOLS, **SLOW_LOOP),
+    "a pool full of other work": case(*WELL_SERVED, threads=None, stalls=[
+        Stall("pool", 9.0, 9.0, 0.03, 40, at_work=11)]),
+    "a pool that is seldom full": case("page overhead p99 1", stalls=POOLS, span_s=1000.0, **SLOW_PAGE),
+    "a pool beside the lock": case(*WELL_SERVED, threads=None, span_s=10.0, stalls=[
+        Stall("locked", 1.0, 0.3), Stall("pool", 8.0, 8.0, threads=40)]),
     "a busy machine": case("page overhead p99 1", computes_ms=2, busy=0.95, **TOGETHER),
+    "computing on a busy machine": case("page overhead p99 1", computes_ms=30, busy=0.95, **TOGETHER),
+    "a machine that is not busy": case("page overhead p99 1", computes_ms=2, busy=0.5, **TOGETHER),
+    "much output a second": case("page overhead p99 1", "- output per_request 5000", "- processor per_request 0.1",
+                                 "- throughput per_second 1000", busy=0.95, **TOGETHER),
     "much output": case("page overhead p99 1", "- output per_request 1e6", computes_ms=2, busy=0.95, **TOGETHER),
     "late on a busy machine": case(*LATE_PAGE, computes_ms=2, busy=0.95, **SLOW_PAGE),
     "late loop of a busy machine": case(*LATE_PAGE, computes_ms=2, busy=0.95, threads=None, **SLOW_PAGE),
@@ -278,24 +291,25 @@ DIAGNOSES: dict[str, Case] = {
                                            **TOGETHER),
     "waits for a busy machine": case("page overhead p99 90", "page overhead p50 30", computes_ms=2, busy=0.95,
                                      **TOGETHER),
-    "a loop that explains little": case(*WELL_SERVED, held=[Held("held", 3.0, 0.5, 0.001)], **SLOW_LOOP),
-    "a loop on busy processors": case(*WELL_SERVED, computes_ms=48, threads=None, held=[Held("computed", 18.0, 0.3)]),
-    "a hub on busy processors": case(*WELL_SERVED, computes_ms=48, threads=None, held=[Held("computed", 18.0, 0.3)],
+    "a loop that explains little": case(*WELL_SERVED, stalls=[Stall("held", 3.0, 0.5, 0.001)], **SLOW_LOOP),
+    "a loop on busy processors": case(*WELL_SERVED, computes_ms=48, threads=None, stalls=[COMPUTES]),
+    "a hub on busy processors": case(*WELL_SERVED, computes_ms=48, threads=None, stalls=[COMPUTES],
                                      server="gunicorn-gevent"),
     "an executor on busy processors": case(*WELL_SERVED, computes_ms=48, threads=None,
-                                           held=[Held("executor", 16.0, 16.0, threads=6)]),
-    "lines that hold a loop": case(*WELL_SERVED, held=[Held("held", 5.0, 0.5, 0.04)], stacks=STACKS, **SLOW_LOOP),
-    "lines that keep the lock": case(*WELL_SERVED, held=[Held("collected", 4.0, 0.5, 0.04)], stacks=STACKS,
+                                           stalls=[Stall("executor", 16.0, 16.0, threads=6)]),
+    "lines that hold a loop": case(*WELL_SERVED, stalls=[Stall("held", 5.0, 0.5, 0.04)], stacks=STACKS, **SLOW_LOOP),
+    "lines that keep the lock": case(*WELL_SERVED, stalls=[Stall("collected", 4.0, 0.5, 0.04)], stacks=STACKS,
                                      **SLOW_LOOP),
+    "a late loop beside the collector": case(*LATE_LOOP, threads=None, stacks=STACKS),
     "a line that calls the collector": case(*WELL_SERVED, threads=None, stacks=STACKS),
-    "a line of a pool": case(*WELL_SERVED, held=[Held("pool", 9.0, 9.0, 0.04, 40)], stacks=STACKS[-1:], **SLOW_LOOP),
+    "a line of a pool": case(*WELL_SERVED, stalls=[FULL_POOL], stacks=STACKS[-1:], **SLOW_LOOP),
     "a line of a pool of connections": case(*WELL_SERVED, computes_ms=1, stacks=OF_PAGE, **SLOW_LOOP),
     "a line beside too few threads": case(*LATE_PAGE, "page overhead p50 10",
                                           stacks=OF_PAGE, **SLOW_LOOP | {"threads": 1}),
-    "a death that cost little": case(*WELL_SERVED, held=[Held("pool", 9.0, 9.0, 0.04, 40)], **SLOW_LOOP,
+    "a death that cost little": case(*WELL_SERVED, stalls=[FULL_POOL], **SLOW_LOOP,
                                      deaths={"worker-deaths": DIED}),
-    "a worker that is replaced at little cost": case(*WELL_SERVED, held=[Held("pool", 9.0, 9.0, 0.04, 40)], **SLOW_LOOP,
-                                                     deaths={"max-requests": DIED}),
+    "a worker that is replaced at little cost": case(*WELL_SERVED, stalls=[FULL_POOL], **SLOW_LOOP,
+                                                     deaths={"max-requests": ENDED}),
     "requests that are refused": case("admin failures share 1", "home failures share 0.25", errors=[error(404)]),
     "requests beside refused ones": case("admin failures share 1", "home overhead p99 4", errors=[error(418)]),
 }  # fmt: skip
@@ -309,52 +323,62 @@ def test_each_limit_is_named_with_its_requests_and_what_helps(diagnosed: Diagnos
     cures = {text: f"[{name}{key and ': '}{key}]." for name, symptom in SYMPTOMS.items()
              for key, text in symptom.cures.items()}  # fmt: skip
 
-    def new(said: str) -> str:  # each sentence stands here once, and a cure is named
+    def new(said: str) -> str:  # each sentence stands here once, and each cure by its name
         for text in sorted(cures, key=len, reverse=True):
             said = said.replace(text, cures[text])
-        told = ["…" if each in known else each for each in re.split(r"(?<=[.?]) (?=[A-Z0-9[])", said)]
+        told = re.split(r"(?<=[.?]) (?=[A-Z0-9[])", said)
+        shown = " ".join("…" if each in known and not each.startswith("[") else each for each in told)
         known.update(told)
-        return re.sub(r"…( …)+", "…", " ".join(told))
+        return shown
 
     def limits(one: Diagnosis) -> str:
         told = ", ".join(" ".join([each.limit, *each.requests]) for each in one.bottlenecks)
         return told if one.alarm and told else "in doubt" if one.alarm else "nothing"
 
     told = (f"{name}: {limits(one)}: {new(' '.join(one.sentences))}" for name, one in found.items())
+    [replaced] = found["a worker that is replaced at little cost"].minor
+    assert replaced.startswith("Their limit of requests ended 1 worker")
     assert listed(told) == snapshot("""\
 well: nothing: No request waits for a worker noticeably. How long an answer takes is up to the application.
 a shared socket: avoidable-wait light: 50.0% (40.0% to 60.0%) of the light requests waited for a busy worker
     while another worker had a free thread, for up to 0.89 s. While they waited, these requests held the
     threads of their worker: heavy for 100.0% of the time. The cause is [avoidable-wait: shared].
-sockets of their own: avoidable-wait light: … The cause is [avoidable-wait: per-worker].
-a balancer: avoidable-wait light: … The cause is [avoidable-wait].
+sockets of their own: avoidable-wait light: … … The cause is [avoidable-wait: per-worker].
+a balancer: avoidable-wait light: … … The cause is [avoidable-wait].
 one stream: avoidable-wait page: 50.0% of the page requests waited for a busy worker while another worker had
     a free thread. …
-two streams: avoidable-wait page, threads page: … Even if all threads took requests from one queue, one in ten
-    of the page requests would wait for 4.3 s or more, so 2 at a time is too few for this load.
+two streams: avoidable-wait page, threads page: … … Even if all threads took requests from one queue, one in
+    ten of the page requests would wait for 4.3 s or more, so 2 requests at a time are too few for this load.
 too few threads: threads home: Before their work begins, one in a hundred of the home requests loses 400 ms or
-    more: no worker had a free thread meanwhile, so 2 at a time is too few for this load.
+    more: no worker had a free thread meanwhile, so 2 requests at a time are too few for this load.
 many classes too few threads: threads page-1 page-2 page-3 page-4 page-5: Before their work begins, one in a
     hundred of the page-5 requests loses 500 ms or more, one in a hundred of the page-4 requests loses 400 ms
     or more, one in a hundred of the page-3 requests loses 300 ms or more, and 2 further classes, too: no
-    worker had a free thread meanwhile, so 2 at a time is too few for this load.
+    worker had a free thread meanwhile, so 2 requests at a time are too few for this load.
+one thread: threads home: Before their work begins, one in a hundred of the home requests loses 400 ms or
+    more: no worker had a free thread meanwhile, so 1 request at a time is too few for this load.
 late while workers compute: processors home: Before their work begins, one in a hundred of the home requests
     loses 400 ms or more: the workers were computing meanwhile. The workers used 100.0% of this machine's 2
     processors. [processors].
-one process computes: processors: The workers used 100.0% of 1 processor of 2; a process can use only one.
-    [processors: few workers].
-two processes compute: processors: The workers used 80.0% of this machine's 2 processors. …
-eight processes compute: processors: …
+one process computes: processors: The workers used 100.0% of 1 processor of the 2 of this machine; a process
+    can use only one. [processors: few workers].
+one process computes below a limit: processors: The workers used 100.0% of 1 processor of the 1.5 of their
+    limit (cpus); a process can use only one. [processors: few workers].
+two processes compute: processors: The workers used 80.0% of this machine's 2 processors. [processors].
+eight processes compute: processors: … [processors].
 a limit of half a core: processors home: … The workers used 96.0% of their limit (cpus), which is 0.5.
     [processors: a limit].
 bursts that a limit keeps: processors home: … The workers used 24.0% of their limit (cpus), which is 1. The
-    limit kept them from computing for 30.0% of the time. …
-one process computes little: nothing: …
+    limit kept them from computing for 30.0% of the time. [processors: a limit].
+one process computes little: nothing: … …
 a line that computes: processors: 100% of what long requests and other threads compute is in Cursor.execute
-    (views.py:12 books). The workers used 96.0% of this machine's 2 processors. …
+    (views.py:12 books). The workers used 96.0% of this machine's 2 processors. [processors].
 an event loop: event-loop home: Before their work begins, one in a hundred of the home requests loses 400 ms
-    or more: probably, the event loop of their worker was held up. A function that computes or blocks holds up
-    all requests of its worker.
+    or more: probably, the event loop of their worker was held up. A function that computes, or that blocks
+    instead of awaiting, holds up all requests of its worker.
+late greenlets: event-loop home: Before their work begins, one in a hundred of the home requests loses 400 ms
+    or more: probably, the hub of their worker was held up. A function that computes, or that blocks instead
+    of yielding, holds up all requests of its worker.
 a loop that goes on: unknown home: Before their work begins, one in a hundred of the home requests loses 400
     ms or more: the event loop of their worker went on meanwhile, and what held them up is not known.
     [unknown].
@@ -364,96 +388,112 @@ a loop that the collector holds: interpreter-lock home: The garbage collector he
     compute, C code, and a garbage collector with many objects hold the lock in any thread; [interpreter-lock:
     a processor is free].
 a loop that blocks: event-loop: The event loops of the workers were held up for 2.8% of the time, and for up
-    to 0.20 s at once. Meanwhile, no other request of the worker went on. [event-loop].
+    to 0.20 s at once. Meanwhile, no other request of the worker went on. [event-loop: event loop blocks].
 a loop that computes: event-loop: The event loops of the workers were held up for 10.0% of the time, and for
-    up to 0.20 s at once. … [event-loop: compute].
-a rare hold: nothing: …
+    up to 0.20 s at once. … [event-loop: event loop computes].
+the only loop blocks: event-loop: The event loops of the workers were held up for 5.0% of the time, and for up
+    to 0.10 s at once. … [event-loop: event loop blocks]. More workers share the requests among more event
+    loops, but the cure is in the application.
+a rare hold: nothing: … …
 a hub: event-loop: The hubs of the workers were held up for 12.5% of the time, and for up to 5.0 s at once. …
-    [event-loop: greenlets].
+    [event-loop: hub blocks].
 slower together: inside page: Under this load, one in two of the page requests is at work for 51.2 ms or more
     (alone: 10.0 ms). The processors are not busy, so these requests wait inside the application: [inside].
-little slower together: nothing: …
-who knows how busy: nothing: …
-as much slower as computing: nothing: …
+little slower together: nothing: … …
+who knows how busy: nothing: … …
+as much slower as computing: nothing: … …
 a full pool: thread-pool page: For 30.0% of the time, all 40 threads of AnyIO's pool in a worker were busy,
     and requests waited for a thread of the pool. FastAPI and Starlette run def end points there. Under this
     load, one in two of the page requests is at work for 51.2 ms or more (alone: 2.0 ms). [pool].
 a pool full of other work: thread-pool: For 22.5% of the time, all 40 threads of AnyIO's pool in a worker were
     busy, and requests waited for a thread of the pool. … Meanwhile, only 11 requests were at work in a worker
     on average, so most threads worked on something else, such as background tasks, which run after the
-    answer. Take this work out of the pool: into a queue with workers of its own, or into async functions. …
-a pool that is seldom full: nothing: …
+    answer. Take this work out of the pool: into a queue with workers of its own, or into async functions.
+    [pool].
+a pool that is seldom full: nothing: … …
 a pool beside the lock: interpreter-lock, thread-pool: For 5.0% of the time, and for up to 0.30 s at once, the
     event loops of the workers did not go on because other threads of the process kept Python's interpreter
     lock. … For 40.0% of the time, all 40 threads of AnyIO's pool in a worker were busy, and requests waited
     for a thread of the pool. … While threads compute, a larger pool does not help. [pool: computes].
 a busy machine: in doubt: In doubt: the machine was 95% busy during the load, but the workers used only 0.08
     of its 2 processors. The other 1.8 went to the load generator, the engine (which also handles what the
-    workers write) or other programs. Measure again on a machine that is not busy.
-much output: output: The workers write 1.0 MB a request to their output, 40.0 MB a second. The engine reads
-    and stores all of it, which takes processor time, and a worker that writes faster than the engine reads
-    waits meanwhile. Log less, and measure again. …
-late on a busy machine: in doubt: … Before their work begins, one in a hundred of the page requests loses 400
-    ms or more: perhaps because the machine was busy. …
-late loop of a busy machine: in doubt: …
-a line on a busy machine: in doubt: … 95% of the time of long requests is spent in views.py:12 books, mostly
+    workers write) or other programs, so this run cannot tell whether requests wait inside the application.
+    Measure again on a machine that is not busy.
+computing on a busy machine: inside page: … …
+a machine that is not busy: inside page: … …
+much output a second: output: The workers write 5.0 kB a request to their output, 5.0 MB a second. The engine
+    reads and stores all of it, which takes processor time, and a worker that writes faster than the engine
+    reads waits meanwhile. Log less, and measure again. In doubt: the machine was 95% busy during the load,
+    but the workers used only 0.10 of its 2 processors. The other 1.8 went to the load generator, the engine
+    (which also handles what the workers write) or other programs. …
+much output: output: The workers write 1.0 MB a request to their output, 40.0 MB a second. … … … … …
+late on a busy machine: in doubt: … … Before their work begins, one in a hundred of the page requests loses
+    400 ms or more: perhaps because the machine was busy. …
+late loop of a busy machine: in doubt: … … … …
+a line on a busy machine: in doubt: … … 95% of the time of long requests is spent in views.py:12 books, mostly
     Cursor.execute. …
 workers that are replaced: threads home: Before their work begins, one in a hundred of the home requests loses
-    4.0 s or more: no worker had a free thread meanwhile, because workers were replaced, or 20 at a time is
-    too few for this load. max_requests replaces each worker after 200 to 210 requests: at the measured rate,
-    all 4 workers about every 16.4 s, and at nearly the same moment, because the jitter is only 10. Waits
-    while workers are replaced are in these numbers.
+    4.0 s or more: no worker had a free thread meanwhile, because workers were replaced, or 20 requests at a
+    time are too few for this load. max_requests replaces each worker after 200 to 210 requests: at the
+    measured rate, all 4 workers about every 16.4 s, and at nearly the same moment, because the jitter is only
+    10. Waits while workers are replaced are in these numbers.
 a lock that a thread keeps: interpreter-lock page: Before their work begins, one in ten of the page requests
     loses 2.5 s or more: their worker had a free thread but other threads of the process kept Python's
     interpreter lock. 100% of what long requests and other threads compute is in re.match (app.py:12 search).
     …
 waits beside free threads: unknown page: Before their work begins, one in ten of the page requests loses 2.5 s
-    or more: their worker had a free thread meanwhile, and what held them up is not known. …
+    or more: their worker had a free thread meanwhile, and what held them up is not known. [unknown].
 a lock now and then: inside page: Under this load, one in ten of the page requests is at work for 901 ms or
     more (alone: 2.0 ms). The processors are not busy, so these requests wait inside the application: [inside:
     lock]. 100% of the waits inside page are in with lock (app.py:13 top).
 a pool of threads now and then: inside page: … The processors are not busy, so these requests wait inside the
     application: [inside: result]. 100% of the waits inside page are in Future.result (app.py:13 top).
-a database now and then: inside page: … 100% of the waits inside page are in db.execute (app.py:13 top).
-sleeps now and then: nothing: …
-streams on a busy machine: threads page: …
+a database now and then: inside page: … … 100% of the waits inside page are in db.execute (app.py:13 top).
+sleeps now and then: nothing: … …
+streams on a busy machine: threads page: … … … …
 streams that compute on a busy machine: in doubt: In doubt: the machine was 95% busy during the load, but the
     workers used only 0.60 of its 2 processors. The other 1.3 went to the load generator, the engine (which
-    also handles what the workers write) or other programs. Before their work begins, one in ten of the page
-    requests loses 4.0 s or more: perhaps because the machine was busy. …
+    also handles what the workers write) or other programs, so this run cannot tell whether requests wait
+    inside the application. Before their work begins, one in ten of the page requests loses 4.0 s or more:
+    perhaps because the machine was busy. …
 waits inside on a busy machine: inside page: … They lack a processor for far less than this, so these requests
-    wait inside the application: [inside]. … Before their work begins, one in a hundred of the page requests
+    wait inside the application: [inside]. … … Before their work begins, one in a hundred of the page requests
     loses 90.0 ms or more: perhaps because the machine was busy. …
-waits for a busy machine: in doubt: …
+waits for a busy machine: in doubt: … … … …
 a loop that explains little: event-loop: The event loops of the workers were held up for 7.5% of the time, and
-    for up to 0.50 s at once. … This explains 2.0% of the time that requests lose; the rest is not explained.
-a loop on busy processors: processors, event-loop: … The event loops of the workers were held up for 45.0% of
-    the time, and for up to 0.30 s at once. …
-a hub on busy processors: processors, event-loop: … The hubs of the workers were held up for 45.0% of the
-    time, and for up to 0.30 s at once. … [event-loop: greenlets compute].
-an executor on busy processors: processors, thread-pool: … For 40.0% of the time, all 6 threads of asyncio's
-    default executor in a worker were busy, and calls of asyncio.to_thread or run_in_executor waited for a
-    thread. … [executor: computes].
+    for up to 0.50 s at once. … [event-loop: event loop blocks]. This explains 2.0% of the time that requests
+    lose; the rest is not explained.
+a loop on busy processors: processors, event-loop: … [processors]. The event loops of the workers were held up
+    for 45.0% of the time, and for up to 0.30 s at once. … [event-loop: event loop computes]. But the
+    processors would be as busy.
+a hub on busy processors: processors, event-loop: … [processors]. The hubs of the workers were held up for
+    45.0% of the time, and for up to 0.30 s at once. … [event-loop: hub computes]. …
+an executor on busy processors: processors, thread-pool: … [processors]. For 40.0% of the time, all 6 threads
+    of asyncio's default executor in a worker were busy, and calls of asyncio.to_thread or run_in_executor
+    waited for a thread. … [executor: computes].
 lines that hold a loop: event-loop, interpreter-lock: The event loops of the workers were held up for 12.5% of
     the time, and for up to 0.50 s at once. … 63% of this time is spent in checker.py:31 check_all, called by
-    no request. 32% of this time is spent in time.sleep (app.py:14 chart), called by requests of chart. … The
-    garbage collector held all threads for 10.0% of the time, called in app.py:31 close. …
+    no request. 32% of this time is spent in time.sleep (app.py:14 chart), called by requests of chart.
+    [event-loop: event loop blocks]. The garbage collector held all threads for 10.0% of the time, called in
+    app.py:31 close. … …
 lines that keep the lock: interpreter-lock: For 10.0% of the time, and for up to 0.50 s at once, the event
     loops of the workers did not go on because other threads of the process kept Python's interpreter lock. …
-a line that calls the collector: interpreter-lock: …
-a line of a pool: thread-pool: … 100% of the time of its threads is spent in time.sleep (app.py:10 send_mail).
-    …
+    … …
+a late loop beside the collector: event-loop home, interpreter-lock: … … … … … … …
+a line that calls the collector: interpreter-lock: … … …
+a line of a pool: thread-pool: … … 100% of the time of its threads is spent in time.sleep (app.py:10
+    send_mail). [pool].
 a line of a pool of connections: inside page: … The processors are not busy, so these requests wait inside the
     application: [inside: pool]. 92% of the waits inside page are in QueuePool.get (app/db.py:12 rows).
 a line beside too few threads: threads page: Before their work begins, one in a hundred of the page requests
-    loses 400 ms or more: no worker had a free thread meanwhile, so 2 at a time is too few for this load. …
-    More threads would wait there, too. This explains 0.0% of the time that requests lose; the rest is not
-    explained.
-a death that cost little: thread-pool, worker-deaths page: … 1 worker died, 1.0 s after the load began. It was
-    no lack of memory and no limit of the server that the lab knows; whether it was an exit or a signal, the
-    server does not say. The place of such a worker was empty for up to 1.0 s. Requests lost with these
+    loses 400 ms or more: no worker had a free thread meanwhile, so 2 requests at a time are too few for this
+    load. … More threads would wait there, too. This explains 0.0% of the time that requests lose; the rest is
+    not explained.
+a death that cost little: thread-pool, worker-deaths page: … … [pool]. 1 worker died, 1.0 s after the load
+    began. It was no lack of memory and no limit of the server that the lab knows; whether it was an exit or a
+    signal, the server does not say. The place of such a worker was empty for 1.0 s. Requests lost with these
     workers: none. Meanwhile, requests waited for a worker: 1 of 9 page requests for up to 0.10 s.
-a worker that is replaced at little cost: thread-pool, max-requests page: …
+a worker that is replaced at little cost: thread-pool, max-requests page: … … [pool].
 requests that are refused: nothing: All admin requests failed (status 404). No time is measured of them. Is
     the path right? 25.0% of the home requests failed (no reason given). Nothing was measured of today's way
     to serve, so nothing else is said.
@@ -488,7 +528,7 @@ def loops_of(
         f"stack,{seen},{worker},,{seconds},{BEGAN.timestamp() + at_s}\n" for seen, worker, seconds, at_s in stacks
     ) + "".join(further))  # fmt: skip
     with opened([trial]) as rows:
-        return read_held(rows, tmp_path / "run", summary_of(trials=[VALID]), TODAY, alone_ms or {})
+        return read_stalls(rows, tmp_path / "run", summary_of(trials=[VALID]), TODAY, alone_ms or {})
 
 
 def screen_of(run: Run, summary: Summary, found: Diagnosis) -> list[str]:
@@ -499,8 +539,8 @@ def screen_of(run: Run, summary: Summary, found: Diagnosis) -> list[str]:
 def test_no_sentence_of_a_diagnosis_is_cut_on_the_screen(diagnosed: Diagnose, tmp_path: Path) -> None:
     """The remedy is at the end of the first finding. What does not fit is left out whole."""
     run = run_of(tmp_path, [Request()])
-    pool_and_loop = [Held("held", 3.0, 0.5, 0.02), Held("pool", 9.0, 9.0, 0.03, 40, at_work=9.0)]
-    much = case(*LATE, "- output per_request 1e6", computes_ms=2, busy=0.95, held=pool_and_loop, threads=None)
+    pool_and_loop = [Stall("held", 3.0, 0.5, 0.02), Stall("pool", 9.0, 9.0, 0.03, 40, at_work=9.0)]
+    much = case(*LATE, "- output per_request 1e6", computes_ms=2, busy=0.95, stalls=pool_and_loop, threads=None)
     for rows, of in (*DIAGNOSES.values(), much):
         doubted = Validity(verdict="suspect", reasons=DOUBTED.reasons)
         summary = summary_of(*of_today(*rows), trials=[DOUBTED], validity=doubted)
@@ -522,7 +562,7 @@ def test_the_cause_that_explains_most_comes_first_and_a_small_one_is_not_on_the_
     run, held_up = run_of(tmp_path, [Request()]), "event loops of the workers were held up"
 
     def found(pool_s: float, loop_s: float) -> Diagnosis:
-        loops = Loops([Held("held", 3.0, 0.5, loop_s), Held("pool", 9.0, 9.0, pool_s, 40)], 20.0)
+        loops = Loops([Stall("held", 3.0, 0.5, loop_s), Stall("pool", 9.0, 9.0, pool_s, 40)], 20.0)
         return diagnosed(*WELL_SERVED, loops=loops, **SLOW_LOOP)
 
     pool_first, loop_first, little = found(0.04, 0.003), found(0.003, 0.04), found(0.04, 0.001)
@@ -550,7 +590,7 @@ def test_a_hold_explains_what_requests_lost_meanwhile(tmp_path: Path) -> None:
     holds = [("held", "box:1", 7, 0.5, 1.6), ("held", "box:1", 7, 0.9, 0.9)]
     loops = loops_of(tmp_path, requests, *holds, alone_ms={"light": 4.0})
 
-    assert [held.lost_s for held in loops.held] == [pytest.approx(0.506, abs=0.002)]
+    assert [stall.lost_s for stall in loops.stalls] == [pytest.approx(0.506, abs=0.002)]
 
 
 def test_lines_of_code_are_read_from_the_stacks_of_the_load(tmp_path: Path) -> None:
@@ -592,7 +632,10 @@ def test_holds_of_loops_are_read_from_the_notes_of_the_load(tmp_path: Path) -> N
         ("locked", "box:2", 7, 1.0, 30.4),
     )  # fmt: skip
 
-    assert [(each.what, *map(pytest.approx, each[1:3])) for each in found.held] == [("held", 1, 0.9), ("locked", 1, 1)]
+    assert [(each.what, *map(pytest.approx, each[1:3])) for each in found.stalls] == [
+        ("held", 1, 0.9),
+        ("locked", 1, 1),
+    ]
     assert found.span_s == pytest.approx(10, abs=0.01)
 
 
@@ -607,9 +650,9 @@ def test_full_pools_are_read_from_the_notes_of_the_load(tmp_path: Path) -> None:
         ("pool", "box:1", 40, 1.0, 13.2), ("executor", "box:1", 6, 1.0, 3),
     )  # fmt: skip
 
-    assert [(pool.what, pool.threads) for pool in found.held] == [("executor", 6), ("pool", 40)]
-    assert [pool.total_s for pool in found.held] == pytest.approx([1.0, 1.5])
-    assert [pool.at_work for pool in found.held] == pytest.approx([0.75, 0.5], abs=0.01)
+    assert [(pool.what, pool.threads) for pool in found.stalls] == [("executor", 6), ("pool", 40)]
+    assert [pool.total_s for pool in found.stalls] == pytest.approx([1.0, 1.5])
+    assert [pool.at_work for pool in found.stalls] == pytest.approx([0.75, 0.5], abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,14 @@ def test_three_trials_that_lie_apart_are_better_and_say_how_sure() -> None:
     )
 
 
+def test_classes_that_are_too_many_to_show_are_counted() -> None:
+    waits = [row(TODAY, f"page-{n}", 900, 910, 920) for n in range(5)]
+
+    _, sure = said(*waits, *(row(LIMIT, f"page-{n}", 5, 5.1, 5.2) for n in range(5)))
+
+    assert sure.endswith("today; 2 further classes save, too.")
+
+
 def test_two_trials_that_promise_much_are_too_few_to_tell_and_say_how_many_would() -> None:
     main, many = said(row(TODAY, "home", 142, 219), row(LIMIT, "home", 31, 61))
 

@@ -345,3 +345,14 @@ def test_results_are_read_again_only_if_nothing_was_changed(predicted: Path) -> 
         path.write_bytes(before)
     (predicted / "report.html").unlink()
     assert stored_summary(predicted) is None
+
+
+def test_a_record_without_queueing_is_understood() -> None:
+    """Records of schema 1 do not say how a server queues; what is read into them is what the server says today."""
+    for one in [*examples(), *(one for name in names() for one in load_experiment(name).variants.values())]:
+        if one.unreleased:
+            continue  # the record says that theory does not know it
+        recorded = one.record("one")
+        older = VariantRecord.model_validate(recorded.model_dump(exclude={"queueing"}))
+        assert recorded.queueing == one.queueing
+        assert older.queueing in (one.queueing, None), "a server that came later has always said it"

@@ -31,7 +31,7 @@ from stampede.records.run import LoadRecord
 from stampede.records.summary import Estimate, Summary
 from stampede.resources import read_resources
 from stampede.run.record import record_of
-from stampede.theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
+from stampede.theory.model import Bursts, Class, Closed, Constant, Open, Uniform, WorkStep
 from tests.conftest import Lab
 from tests.synthetic import NOWHERE
 from tests.wrong import listed, refusal
@@ -59,6 +59,12 @@ def load_of(name: str, load: str = "") -> OfferedLoad:
     run = record_of(name, experiment, lay_out(experiment), full=False, command="", host=A_LAPTOP)
     [record] = [each for each in run.loads if load in ("", each.name)]
     return OfferedLoad(classes_of(record), cores=A_LAPTOP.cores, memory_mib=8192)
+
+
+def test_a_load_that_grows_loses_no_class() -> None:
+    bursts = Class("burst", Bursts(size=9, every=5.0), [WorkStep(Constant(0.01))])
+
+    assert OfferedLoad([*CROWD, bursts]).times(2).classes == [replace(CROWD[0], arrivals=Open(8000.0)), bursts]
 
 
 def test_what_heavy_mix_recommends_has_no_waits() -> None:

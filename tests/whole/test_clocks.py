@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stampede.diagnosis.held import read_held
+from stampede.diagnosis.held import read_stalls
 from stampede.evaluate.read.lab_time import Clock, Clocks, clock_of
 from stampede.evaluate.read.rows import opened
 from stampede.evaluate.read.trial_data import derive_raw_trial
@@ -274,8 +274,8 @@ def test_event_loops_on_another_machine_were_held_up_when_requests_waited_for_th
     (folder / "served-gunicorn-1.csv").write_text(f"held,,box:7,7,0.04,{at:.6f}\n")
 
     with opened([folder]) as rows:
-        [held] = read_held(rows, run, summary, "one", {}).held
+        [stall] = read_stalls(rows, run, summary, "one", {}).stalls
 
-    assert held.what == "held"
-    assert held.total_s == pytest.approx(0.04)
-    assert held.lost_s == pytest.approx(0.04, abs=0.002)
+    assert stall.what == "held"
+    assert stall.total_s == pytest.approx(0.04)
+    assert stall.lost_s == pytest.approx(0.04, abs=0.002)

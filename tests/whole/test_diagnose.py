@@ -10,6 +10,7 @@ from html import unescape
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 from unittest.mock import patch
 
 import numpy as np
@@ -19,12 +20,13 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from rich.console import Console
 
+from stampede.diagnosis.model import Limit
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import Answered, avoidable_waits
 from stampede.logs import columns, reading
 from stampede.logs.diagnose.capacity import Capacity, capacity_of
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
-from stampede.logs.diagnose.findings import Findings, findings_of
+from stampede.logs.diagnose.findings import Cause, Findings, findings_of
 from stampede.logs.diagnose.logs import read_logs
 from stampede.logs.diagnose.page import diagnosis_page
 from stampede.logs.diagnose.replayed import Replay, around_longest, replay
@@ -323,6 +325,10 @@ def test_each_symptom_has_a_section_of_the_page_and_each_cure_its_cost() -> None
     headings = re.findall(r"^##+ (.*)$", page, re.MULTILINE)
     sections = {re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-") for heading in headings}
     assert {symptom.section for symptom in SYMPTOMS.values() if symptom.verdict} <= sections
+    found = {"avoidable-wait", "threads", "overtaken", *get_args(Cause)} - {"avoidable", "full", ""}
+    assert [name for name in found if not (SYMPTOMS[name].verdict and SYMPTOMS[name].section)] == []
+    others = {"thread-pool", "output", "max-requests", "worker-timeout", "worker-deaths"}
+    assert {*get_args(Limit)} - {*SYMPTOMS} == others
 
 
 def test_what_the_user_says_is_doubted_if_the_logs_contradict_it_and_no_cure_is_named(
