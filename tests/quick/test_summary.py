@@ -83,12 +83,14 @@ def test_percentiles_are_those_of_the_rows() -> None:
 def test_failures_are_counted_beside_the_times_and_never_in_them() -> None:
     """The failed requests might have been the slowest: if one in a hundred failed, there is no p99."""
     failed = [Request(overhead_ms=-100, error="status 502") for _ in range(10)]
-    found, fewer = (
-        measure([Request(overhead_ms=10)] * 990 + failed[:count], TIME_FAMILY, FAILURE_FAMILY) for count in (10, 9)
+    found, fewer, more = (
+        measure([Request(overhead_ms=10)] * answered + failed[:count], TIME_FAMILY, FAILURE_FAMILY)
+        for answered, count in ((990, 10), (990, 9), (190, 10))
     )
 
     assert (found["light", "overhead", "min"], found["light", "failures", "share"]) == (10, 0.01)
     assert [("light", "overhead", stat) in found for stat in ("p95", "p99")] == [True, False]
+    assert [("light", "overhead", stat) in more for stat in ("p90", "p95")] == [True, False]
     assert ("light", "overhead", "p99") in fewer
 
 
