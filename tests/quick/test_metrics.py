@@ -3,9 +3,9 @@
 import numpy as np
 
 from stampede.evaluate.metrics import METRICS, OF_ALL_REQUESTS, STATISTICS, statistics_of, unit
+from stampede.evaluate.metrics.by_class import FAILURE_FAMILY
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import TIMES, Metric
-from stampede.evaluate.metrics.requests import FAILURE_FAMILY
 from stampede.evaluate.read.requests import simulated_requests
 from stampede.records.run import LoadRecord, VariantRecord
 from stampede.records.traffic import Traffic, TrafficClass

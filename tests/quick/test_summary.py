@@ -10,8 +10,8 @@ from inline_snapshot import snapshot
 from rich.console import Console, RenderableType
 
 from stampede.evaluate.metrics import Statistic, servers
+from stampede.evaluate.metrics.by_class import FAILURE_FAMILY, SPREAD_FAMILY, THROUGHPUT_FAMILY, TIME_FAMILY, evenness
 from stampede.evaluate.metrics.metric import rows_needed
-from stampede.evaluate.metrics.requests import FAILURE_FAMILY, SPREAD_FAMILY, THROUGHPUT_FAMILY, TIME_FAMILY, evenness
 from stampede.evaluate.verdict.claims import missing_cores
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity

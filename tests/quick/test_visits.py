@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from stampede.evaluate.metrics import MetricName, Statistic, visits
-from stampede.evaluate.metrics.requests import TIME_FAMILY
+from stampede.evaluate.metrics.by_class import TIME_FAMILY
 from stampede.evaluate.metrics.visits import Visit, measured_capacity_per_s
 from stampede.evaluate.read.rows import UnreadablePoints
 from stampede.pipeline import derive_summary
