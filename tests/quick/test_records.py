@@ -89,7 +89,10 @@ def test_results_are_compared_value_by_value(tmp_path: Path) -> None:
         (lambda values: values["host"].update({"gpu": "none"}), "host.gpu: "),
         (lambda values: values["loads"][0].update({"kind": "tide"}), "loads.0.kind: "),
         (lambda values: values["claims"][0].update({"at_most": None}), "claims.0: "),
-        (lambda values: values["loads"][0].update(takes({"least": -1, "most": 0})), "takes_s.least: -1 must be a number"),
+        (
+            lambda values: values["loads"][0].update(takes({"least": -1, "most": 0})),
+            "takes_s.least: -1 must be",
+        ),
     ],
 )
 def test_a_record_that_lacks_what_this_version_needs_is_refused_with_the_place(
