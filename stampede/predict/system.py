@@ -8,8 +8,7 @@ import numpy as np
 
 from stampede.records.classes import Mean, Range, RequestClass, Takes
 from stampede.records.run import EVEN, LoadRecord, VariantRecord, cores_named
-from stampede.records.traffic import TrafficClass, traffic_of_settings
-from stampede.records.words import in_seconds
+from stampede.records.traffic import TrafficClass, in_seconds, traffic_of_settings
 from stampede.theory import model
 from stampede.theory.model import Class, Closed, Constant, Open, QueueingSystem, Servers, Stalls, WorkStep, WrongModel
 

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from stampede.records.classes import LOAD_CLASSES, Between, LoadClass, Mean, Range, Takes, spread_s
 from stampede.records.model import Model
-from stampede.records.words import in_seconds
 
 
 class Work(Model):
@@ -94,6 +93,11 @@ def _asked(settings: Asked, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
         work = [Work(does=does, takes_s=round(ms / 1000, 12)) for does, ms in parts if ms or does == "compute"]
         return TrafficClass(work=work, rounds=settings["rounds"], **arrivals)
     return TrafficClass(work=[Work(does=settings["does"], takes_s=settings["delay_s"])], **arrivals)
+
+
+def in_seconds(duration: str) -> int:
+    """Return a duration such as 90s or 5m in seconds."""
+    return int(duration[:-1]) * {"s": 1, "m": 60}[duration[-1]]
 
 
 def climbing_rates(first: float, last: float, steps: int) -> list[int]:

@@ -11,8 +11,8 @@ from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import BadRun, read_run, read_summary
 from stampede.records.model import name_from
-from stampede.records.traffic import traffic_of_settings
-from stampede.records.words import in_seconds, noun_for, plural
+from stampede.records.traffic import in_seconds, traffic_of_settings
+from stampede.records.words import noun_for, plural
 from tests.synthetic import Request, make_run
 from tools.same_results import compare_results
 
@@ -72,11 +72,17 @@ def test_results_are_compared_value_by_value(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     values = json.loads((run / "summary.json").read_text())
     values["rows"][0] |= {"measured": 3.5, "pooled": True}
+    values["rows"][1] |= {"stat": "p12"}
     other.write_text(json.dumps(values))
     measured = read_summary(run).rows[0].measured
 
     assert compare_results(run, run) == []
-    assert compare_results(run, other) == [f"rows[0].measured: 3.5 became {measured}", "rows[0].pooled is gone"]
+    assert compare_results(run, other) == [
+        f"rows.one mix light overhead min.measured: 3.5 became {measured}",
+        "rows.one mix light overhead min.pooled is gone",
+        "rows.one mix light overhead p12 is gone",
+        "rows.one mix light overhead avg is new",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from stampede.evaluate.metrics import RATE_WITHIN
 from stampede.evaluate.metrics.metric import Family, MetricValues
 from stampede.evaluate.read.requests import Requests
 from stampede.records.run import LoadRecord, VariantRecord
-from stampede.records.traffic import climbing_rates_rps
-from stampede.records.words import in_seconds
+from stampede.records.traffic import climbing_rates_rps, in_seconds
 
 
 def highest_rate(steps: Iterable[tuple[int, int, int]], allowed: float) -> float | None:
