@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 from stampede.evaluate.metrics import Statistic, servers
 from stampede.evaluate.metrics.by_class import FAILURE_FAMILY, SPREAD_FAMILY, THROUGHPUT_FAMILY, TIME_FAMILY, evenness
 from stampede.evaluate.metrics.metric import rows_needed
+from stampede.evaluate.statistics.estimates import comparable_figures
 from stampede.evaluate.verdict.claims import missing_cores
 from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
@@ -174,6 +175,8 @@ def test_idle_workers_count_for_evenness() -> None:
     assert {stat: found["light", "requests_by_worker", stat] for stat in expected} == pytest.approx(expected)
     assert evenness([1, 3]) == {"largest_share": 0.75, "max_over_mean": 1.5, "jain_index": 0.8}
     assert evenness([0, 0]) == {}, "nothing is spread unevenly"
+    published = Published(variant="one", metric="requests_by_worker", counts=[113, 95, 132, 455])
+    assert comparable_figures(published)["largest_share"] == 455 / 795
 
 
 def test_what_servers_tell_of_themselves_is_of_all_requests() -> None:
@@ -434,6 +437,13 @@ contradicted ±0.25: p50 100: contradicted, 50 (50 to 50), 0.5; p75 99: not meas
 not measured in a short run ±0.25: p75 99: not measured in a short run; p75 needs 4 requests a trial; there
     were 3 at most
 """)
+
+
+def test_a_reason_that_all_claims_share_stands_once_below_their_table() -> None:
+    table = claims_table(*concluded({"one": [1000]}, claims=[claim(50), claim(60)]))
+
+    assert table.note.startswith("one trial decides nothing; about 5 trials (5 min) would decide; reproduced:")
+    assert [says for _, says, *_ in table.rows] == ["It waits", "It waits"]
 
 
 def test_a_measured_share_has_its_name_and_a_ratio_says_that_it_is_one() -> None:
