@@ -99,9 +99,9 @@ def test_a_trial_is_judged_by_its_record_and_its_counts() -> None:
         **{f"{count} dropped": {"raw": {"dropped": count}} for count in (2, 50)},
         **{f"{ms} ms of 100 alone": {"calibration": alone(100, 80, ms, 300)} for ms in (94.9, 104.9, 105.1)},
         "120 ms of 120 alone": {"calibration": alone(120, 120)},
-        **{f"k6 waited {name}": {"raw": {"generators": [readings(*each)]}} for name, each in {
-            "0.9 s of 10": [(1, 0), (11, 0.9)], "1.2 s of 10": [(1, 0), (11, 1.2)],
-            "before the load": [(-9, 0), (1, 5), (11, 5.5)], "who knows how long": [(1, 5)]}.items()},
+        **{f"k6 waited {name}": {"raw": {"generators": [each]}} for name, each in {
+            "0.9 s of 10": readings((1, 0), (11, 0.9)), "1.2 s of 10": readings((1, 0), (11, 1.2)),
+            "before the load": readings((-9, 0), (1, 5), (11, 5.5)), "who knows how long": readings((1, 5))}.items()},
         "no readings": {"raw": {"generators": []}},
         "three k6": {"raw": {"generators": [readings((0, 0), (10, waited_s)) for waited_s in (0.5, 3, 0)]}},
     }  # fmt: skip
