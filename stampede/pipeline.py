@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from stampede.diagnosis.section import write_section
-from stampede.evaluate.metrics import requests, servers
+from stampede.evaluate.metrics import by_class, servers
 from stampede.evaluate.read.trial_data import derive_rows
-from stampede.evaluate.statistics.estimates import Measured, check_names, measure_cells
+from stampede.evaluate.statistics.estimates import check_names, measure_cells
 from stampede.evaluate.statistics.pooling import pool_cells
 from stampede.evaluate.verdict.claims import conclude
 from stampede.evaluate.verdict.validity import judge_trials, seconds_of_round, several_clocks, unapplied
@@ -91,15 +91,17 @@ def derive_summary(run_folder: Path, predictions: PredictedRun = NOTHING) -> Sum
         judged = judge_trials(run, trials)
         classes = {trial.key: trial.classes for trial in judged if trial.is_trusted}
         trusted = sorted((trial for trial in trials if trial.key in classes), key=lambda trial: trial.key)
-        cells, times = measure_cells(rows, trusted, classes)
+        measured = measure_cells(rows, trusted, classes)
     doubts = [*unapplied(trials), *several_clocks(trials)]
     summary = conclude(
         run,
-        Measured(judged, cells, pool_cells(cells), times, doubts, seconds_of_round(trials)),
+        measured._replace(
+            trials=judged, pools=pool_cells(measured.cells), doubts=doubts, round_s=seconds_of_round(trials)
+        ),
         predictions,
-        workers=requests.worker_rows(trusted),
+        workers=by_class.worker_rows(trusted),
         counters=list(servers.counter_rows(trials)),
-        errors=requests.error_rows(trusted),
+        errors=by_class.error_rows(trusted),
         clocks=[trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks],
     )
     values = {"schema": SCHEMA, **summary.model_dump(mode="json")}

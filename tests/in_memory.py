@@ -13,10 +13,9 @@ import duckdb
 from rich.console import Console
 
 from stampede.evaluate.metrics.metric import Family
-from stampede.evaluate.read import Cell
 from stampede.evaluate.read.observation import Container, Observation, parse
 from stampede.evaluate.read.trial_data import TrialData, derive_rows
-from stampede.evaluate.statistics.estimates import Measured, TrialValues, measure_cells
+from stampede.evaluate.statistics.estimates import Cells, Measured, TrialValues, measure_cells
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.evaluate.verdict import claims
 from stampede.evaluate.verdict.validity import judge_trial
@@ -66,12 +65,10 @@ def measure(
     }
 
 
-def measured_cells(
-    requests: Sequence[Request], *families: Family, load: LoadRecord = MIX, **change: Any
-) -> dict[Cell, list[TrialValues]]:
+def measured_cells(requests: Sequence[Request], *families: Family, load: LoadRecord = MIX, **change: Any) -> Cells:
     """Return what some families measure in a trial of which something else is known."""
     with opened_trial(requests, load=load) as (rows, trial):
-        return measure_cells(rows, [changed(trial, **change)], families=families)[0]
+        return measure_cells(rows, [changed(trial, **change)], families=families).cells
 
 
 def changed(
@@ -157,7 +154,7 @@ def conclude(
         for trial in trials
         if (variant, load, trial.trial) not in {one.key for one in doubtful}
     ]
-    measured = Measured([*doubtful, *trusted], cells, times=times, round_s=60 / run.trials)
+    measured = Measured([*doubtful, *trusted], cells, staircases=times, round_s=60 / run.trials)
     return claims.conclude(run, measured)
 
 

@@ -2,16 +2,19 @@
 
 Of their points are left those that the lab's own scripts write, the others stay unread; the manifest was sealed again.
 Each has the summary.json that follows from it, without predictions. After a change of results that was decided,
-PYTHONPATH=. .venv/bin/python -m tools.real_runs writes these summaries again.
+PYTHONPATH=. .venv/bin/python -m tools.real_runs writes these summaries again and prints
+what changed.
 """
 
 import io
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
 
 from stampede.paths import ROOT
 from stampede.pipeline import derive_summary
+from tools.same_results import compare_results
 
 PACKED = ROOT / "tests" / "runs"
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in PACKED.glob("*.tar.xz"))
@@ -27,23 +30,28 @@ def unpack(name: str, folder: Path) -> Path:
     return run
 
 
-def renew(name: str) -> None:
-    """Put the summary that follows from a run today into its archive."""
-    path = PACKED / f"{name}.tar.xz"
+def renew(name: str) -> list[str]:
+    """Put the summary that follows from a run today into its archive, and return what it says otherwise."""
+    path, beside = PACKED / f"{name}.tar.xz", PACKED / f"{name}.tar.xz.new"
     with tempfile.TemporaryDirectory() as folder:
-        run = unpack(name, Path(folder))
+        run, known = unpack(name, Path(folder)), Path(folder) / "known.json"
+        if not (run / "summary.json").exists():
+            sys.exit(f"{path} has no summary.json")
+        (run / "summary.json").rename(known)
         derive_summary(run)
-        summary = (run / "summary.json").read_bytes()
-    with tarfile.open(path) as packed:
-        members = [(member, packed.extractfile(member)) for member in packed.getmembers()]
-        files = [(member, file and file.read()) for member, file in members]
-    with tarfile.open(path, "w:xz", preset=9) as packed:
-        for member, content in files:
-            kept = summary if member.name == f"{name}/{run.name}/summary.json" else content
-            member.size = len(kept or b"")
-            packed.addfile(member, io.BytesIO(kept or b""))
+        summary, differences = (run / "summary.json").read_bytes(), compare_results(run, known)
+    with tarfile.open(path) as packed, tarfile.open(beside, "w:xz", preset=9) as renewed:
+        for member in packed:
+            file = packed.extractfile(member)
+            content = file.read() if file else b""
+            if member.name == f"{name}/{run.name}/summary.json":
+                content = summary
+            member.size = len(content)
+            renewed.addfile(member, io.BytesIO(content))
+    beside.replace(path)
+    return differences
 
 
 if __name__ == "__main__":
     for each in NAMES:
-        renew(each)
+        print(each, *renew(each), sep="\n  ")

@@ -23,21 +23,38 @@ def compare_results(results: Path, older: Path) -> list[str]:
 
 
 def different_values(old: Any, new: Any, place: str = "") -> Iterator[str]:  # noqa: ANN401  # any JSON value
-    """Yield each value of JSON that is missing or different in ``new``, with its path, as ``compare_results`` does."""
+    """Yield each value of JSON that is missing or different in ``new``, with its path, as ``compare_results`` does.
+
+    Entries of lists that have a variant are those of the same variant, load, class and so on, also in another place.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         for key, value in old.items():
             inside = f"{place}.{key}" if place else key
             yield from different_values(value, new[key], inside) if key in new else (f"{inside} is gone",)
     elif isinstance(old, list) and isinstance(new, list):
+        before, after = _by_name(old), _by_name(new)
+        if before is not None and after is not None:
+            yield from different_values(before, after, place)
+            yield from (f"{place}.{name} is new" for name in after if name not in before)
+            return
         if len(old) != len(new):
             yield f"{place}: {len(old)} entries became {len(new)}"
-        for number, (before, after) in enumerate(zip(old, new, strict=False)):
-            yield from different_values(before, after, f"{place}[{number}]")
+        for number, pair in enumerate(zip(old, new, strict=False)):
+            yield from different_values(*pair, f"{place}[{number}]")
     elif isinstance(old, float) and isinstance(new, float):
         if not isclose(old, new, rel_tol=1e-12, abs_tol=1e-12):
             yield f"{place}: {old} became {new}"
     elif type(old) is not type(new) or old != new:
         yield f"{place}: {old!r} became {new!r}"
+
+
+def _by_name(entries: list[Any]) -> dict[str, Any] | None:
+    """Return entries by what they are of; None: some have no variant, or the same names as another."""
+    names = ("variant", "load", "trial", "request_class", "metric", "stat", "worker", "error")
+    if not all(isinstance(entry, dict) and "variant" in entry for entry in entries):
+        return None
+    found = {" ".join(str(entry[name]) for name in names if entry.get(name) is not None): entry for entry in entries}
+    return found if len(found) == len(entries) else None
 
 
 if __name__ == "__main__":

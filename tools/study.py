@@ -70,7 +70,7 @@ def first_seconds(run: Run, evidence: dict[Path, RawTrial], seconds: int) -> Cel
         with opened(short) as rows:
             return measure_cells(
                 rows, [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()]
-            )[0]
+            ).cells
 
 
 def _shortened(trial_folder: Path, target: Path, seconds: int) -> Path:
@@ -193,7 +193,7 @@ def default(run_folder: Path) -> str:
     evidence = {folder: derive_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     with opened(list(evidence)) as rows:
         trials = [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()]
-        cells, _ = measure_cells(rows, trials)
+        cells = measure_cells(rows, trials).cells
     experiment = load_experiment(run.experiment)
     decided, false, headline = 0, 0, None
     for claim in experiment.claims:

@@ -7,7 +7,7 @@ from math import inf
 from stampede.advise.options import OfferedLoad, ServingOption, serving_options
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics import waiting
-from stampede.evaluate.metrics.requests import FAILURE_FAMILY, TIME_FAMILY
+from stampede.evaluate.metrics.by_class import FAILURE_FAMILY, TIME_FAMILY
 from stampede.evaluate.read.requests import simulated_requests
 from stampede.evaluate.statistics.losses import AS_GOOD, AS_GOOD_MS
 from stampede.predict.system import OF_CORES, NotModelled, system_for

@@ -18,7 +18,8 @@ from stampede.experiment.loads.scripts import CLIENT_SCRIPTS, K6_SCRIPTS
 from stampede.paths import CLIENTS, K6
 from stampede.records.classes import LOAD_CLASSES, LoadClass
 from stampede.records.model import ADDRESS_PATTERN, Model, Name
-from stampede.records.words import in_seconds, nearest_first
+from stampede.records.traffic import in_seconds
+from stampede.records.words import nearest_first
 from stampede.servers import Server
 from stampede.typed import option
 

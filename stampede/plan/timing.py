@@ -11,8 +11,7 @@ from statistics import fmean
 from stampede.experiment.loads.script import ANSWER_WITHIN_S, numbers_of, service_time_ms
 from stampede.experiment.model import Load
 from stampede.plan import Plan, PlannedTrial
-from stampede.records.traffic import TrafficClass
-from stampede.records.words import in_seconds
+from stampede.records.traffic import TrafficClass, in_seconds
 from stampede.servers.base import Variant
 
 READY_S, PREDICT_S = 1, 0.15

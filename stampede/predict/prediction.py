@@ -24,7 +24,7 @@ from stampede.records.folder import BadRun, read_run, read_values, validated, wr
 from stampede.records.predicted import PredictedCell, PredictedFigure, PredictedRun
 from stampede.records.run import SCHEMA, THEORY, LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary
-from stampede.records.words import in_seconds
+from stampede.records.traffic import in_seconds
 from stampede.theory.model import QueueingSystem
 
 SIMULATED, LEAST_SIMULATED = 60, 10

@@ -6,10 +6,9 @@ from math import sqrt
 
 import numpy as np
 
-from stampede.records.classes import Between, Mean, RequestClass
+from stampede.records.classes import Mean, Range, RequestClass, Takes
 from stampede.records.run import EVEN, LoadRecord, VariantRecord, cores_named
-from stampede.records.traffic import TrafficClass, traffic_of_settings
-from stampede.records.words import in_seconds
+from stampede.records.traffic import TrafficClass, in_seconds, traffic_of_settings
 from stampede.theory import model
 from stampede.theory.model import Class, Closed, Constant, Open, QueueingSystem, Servers, Stalls, WorkStep, WrongModel
 
@@ -203,12 +202,10 @@ def _arrivals(asked: TrafficClass, lasts_s: float) -> model.Arrivals:
     return Open(asked.per_second or 0.0, regular=True, jitter=JITTER_S)
 
 
-def distribution(
-    takes: float | Between | Mean | list[float], share: float = 1.0, late_s: float = 0.0
-) -> model.Distribution:
+def distribution(takes: Takes, share: float = 1.0, late_s: float = 0.0) -> model.Distribution:
     """Return durations for the simulator: a share of each of them, and up to ``late_s`` more."""
     match takes:
-        case Between(least=least, most=most):
+        case Range(least=least, most=most):
             return model.Uniform(least * share, most * share + late_s)
         case Mean(mean=mean):
             return model.Exponential(mean * share)

@@ -16,11 +16,11 @@ Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 Short = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
 
 
-class Between(Model):
-    """Durations in seconds of which every length between two ends is as likely."""
+class Range(Model):
+    """Durations between two ends as a record has them: both ends are 0 if requests take no time."""
 
     least: Short
-    most: Seconds
+    most: Short
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -29,22 +29,32 @@ class Between(Model):
         return self
 
 
+class Between(Range):
+    """Durations in seconds of which every length between two ends is as likely."""
+
+    most: Seconds
+
+
 class Mean(Model):
     """Durations that are mostly short and sometimes long (exponential)."""
 
     mean: Seconds
 
 
-Takes = float | Between | Mean | list[float]
-"""How long requests take: a constant, between two ends, exponential, or one of these durations, each as likely."""
-
-
 def _kind(takes: object) -> str:
-    if isinstance(takes, dict | Between | Mean):
+    if isinstance(takes, dict | Range | Mean):
         return "a mean" if isinstance(takes, Mean) or (isinstance(takes, dict) and "mean" in takes) else "two ends"
     return "a list" if isinstance(takes, list) else "a number"
 
 
+Takes = Annotated[
+    Annotated[float, Tag("a number")]
+    | Annotated[Range, Tag("two ends")]
+    | Annotated[Mean, Tag("a mean")]
+    | Annotated[list[float], Tag("a list")],
+    Discriminator(_kind),
+]
+"""How long requests take: a constant, between two ends, exponential, or one of these durations, each as likely."""
 _Spread = (
     Annotated[Between, Tag("two ends")]
     | Annotated[Mean, Tag("a mean")]
@@ -196,7 +206,7 @@ class RequestClass(Arrivals):
 def spread_s(takes: Takes) -> tuple[float, float, float]:
     """Return of durations in seconds the one that a tenth do not exceed, the mean, and the longest (or the mean)."""
     match takes:
-        case Between(least=least, most=most):
+        case Range(least=least, most=most):
             return least + 0.1 * (most - least), (least + most) / 2, most
         case Mean(mean=mean):
             return 0.105 * mean, mean, mean

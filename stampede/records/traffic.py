@@ -7,9 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
-from stampede.records.classes import LOAD_CLASSES, Between, LoadClass, Mean, Takes, spread_s
+from stampede.records.classes import LOAD_CLASSES, Between, LoadClass, Mean, Range, Takes, spread_s
 from stampede.records.model import Model
-from stampede.records.words import in_seconds
 
 
 class Work(Model):
@@ -77,8 +76,8 @@ def of_classes(classes: Mapping[str, LoadClass]) -> Traffic:
 def _part(takes: Takes, part: float) -> Takes:
     """Return a part of durations, without the last digits of a division."""
     match takes:
-        case Between(least=least, most=most):
-            return Between(least=round(part * least, 12), most=round(part * most, 12))
+        case Range(least=least, most=most):
+            return Range(least=round(part * least, 12), most=round(part * most, 12))
         case Mean(mean=mean):
             return Mean(mean=round(part * mean, 12))
         case list(measured):
@@ -94,6 +93,11 @@ def _asked(settings: Asked, **arrivals: Any) -> TrafficClass:  # noqa: ANN401
         work = [Work(does=does, takes_s=round(ms / 1000, 12)) for does, ms in parts if ms or does == "compute"]
         return TrafficClass(work=work, rounds=settings["rounds"], **arrivals)
     return TrafficClass(work=[Work(does=settings["does"], takes_s=settings["delay_s"])], **arrivals)
+
+
+def in_seconds(duration: str) -> int:
+    """Return a duration such as 90s or 5m in seconds."""
+    return int(duration[:-1]) * {"s": 1, "m": 60}[duration[-1]]
 
 
 def climbing_rates(first: float, last: float, steps: int) -> list[int]:
@@ -135,12 +139,12 @@ EARLIER: Mapping[str, Callable[[Asked], Traffic]] = {
     "rounds.js": lambda asked: Traffic(classes={"work": _asked(asked, users=asked["users"])}),
     "users.js": lambda asked: Traffic(classes={
         "user": TrafficClass(
-            work=[Work(takes_s=Between.model_construct(least=asked["delay_min_s"], most=asked["delay_max_s"]))],
+            work=[Work(takes_s=Range(least=asked["delay_min_s"], most=asked["delay_max_s"]))],
             users=asked["users"], pause_s=asked["pause_s"],
         )
     }),
 }  # fmt: skip
-"""The same for scripts of earlier releases, whose runs do not record their traffic; delays may be from 0 to 0."""
+"""The same for scripts of earlier releases, whose runs do not record their traffic."""
 NOT_SIMULATED = {
     "crash.js": "workers that are killed",
     "fibonacci.js": "how long this machine computes",

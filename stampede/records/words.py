@@ -1,4 +1,4 @@
-"""Small words of files and messages: numbers of things, names that resemble another, durations, what nobody sees."""
+"""Small words of files and messages: numbers of things, names that resemble another, what nobody sees."""
 
 import re
 
@@ -6,11 +6,6 @@ UNPRINTABLE = r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\
 """Characters that a terminal or a reader obeys instead of showing them: controls, directions of text, and halves."""
 OBEYED = re.compile(rf"(?![\n\t]){UNPRINTABLE}")
 """The same but ends of lines and tabs, which texts of several lines have."""
-
-
-def in_seconds(duration: str) -> int:
-    """Return a duration such as 90s or 5m in seconds."""
-    return int(duration[:-1]) * {"s": 1, "m": 60}[duration[-1]]
 
 
 def nearest_first(name: str, known: list[str]) -> str:

@@ -69,7 +69,7 @@ class MeasureOptions:
     @property
     def budget_s(self) -> float | None:
         """For how long rounds are measured at most; None: there are as many rounds as planned."""
-        from stampede.records.words import in_seconds  # noqa: PLC0415
+        from stampede.records.traffic import in_seconds  # noqa: PLC0415
 
         return in_seconds(self.budget) if self.until else None
 

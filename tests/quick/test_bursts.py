@@ -10,7 +10,7 @@ from inline_snapshot import snapshot
 
 from stampede.evaluate.metrics import bursts
 from stampede.evaluate.metrics.bursts import ordinal
-from stampede.evaluate.metrics.requests import TIME_FAMILY
+from stampede.evaluate.metrics.by_class import TIME_FAMILY
 from stampede.evaluate.statistics.estimates import TrialValues, measure_cells
 from stampede.evaluate.statistics.intervals import Draw
 from stampede.records.claims import Published
@@ -87,7 +87,7 @@ def test_a_load_says_how_many_requests_it_sends_at_once() -> None:
 def steps_of(requests: list[Request], load: LoadRecord) -> list[float]:
     """Return the completion times of a trial under a load."""
     with opened_trial(requests, load=load) as (rows, trial):
-        return [time for [found] in measure_cells(rows, [trial])[1].values() for time in found]
+        return [time for [found] in measure_cells(rows, [trial]).staircases.values() for time in found]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from stampede.experiment.loads.script import RATE_MAX_RPS, Described, Number, Wo
 from stampede.experiment.loads.scripts import CLIENT_SCRIPTS, K6_SCRIPTS
 from stampede.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from stampede.plan import MemoryBudget, MemoryBudgets, lay_out
-from stampede.records.classes import Between, LoadClass
+from stampede.records.classes import Between, LoadClass, Range
 from stampede.records.traffic import of_classes
 from stampede.servers.gunicorn import GunicornSync
 from tests.wrong import allowed, listed, refusal, shown, wrong_values
@@ -307,7 +307,7 @@ def test_a_class_asks_for_what_it_does() -> None:
     traffic = of_classes({name: of for name, of in asked.items() if name not in ("queries", "anything")}).classes
     assert [(step.does, step.takes_s) for step in traffic["computes"].work] == [("wait", 0.01), ("compute", 0.01)]
     varied = of_classes({"page": LoadClass(users=1, takes_s=Between(least=0.1, most=0.3), computes=0.5, rounds=2)})
-    assert [step.takes_s for step in varied.classes["page"].work] == [Between(least=0.025, most=0.075)] * 2
+    assert [step.takes_s for step in varied.classes["page"].work] == [Range(least=0.025, most=0.075)] * 2
     assert (traffic["streams"].rounds, traffic["streams"].work[0].takes_s) == (25, 0.1)
     assert (traffic["probes"].patience_s, traffic["calls"].work[0].does) == (1.5, "call")
 

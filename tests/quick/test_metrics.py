@@ -3,16 +3,16 @@
 import numpy as np
 
 from stampede.evaluate.metrics import METRICS, OF_ALL_REQUESTS, STATISTICS, statistics_of, unit
+from stampede.evaluate.metrics.by_class import FAILURE_FAMILY
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import TIMES, Metric
-from stampede.evaluate.metrics.requests import FAILURE_FAMILY
 from stampede.evaluate.read.requests import simulated_requests
-from stampede.records.run import LoadRecord, VariantRecord
+from stampede.records.run import ContainerLog, LoadRecord, Seconds, VariantRecord
 from stampede.records.traffic import Traffic, TrafficClass
 from stampede.report.wording import metric_phrase, whole_number
 from stampede.theory.events import Rows
 from tests.in_memory import measure
-from tests.synthetic import Request, visit
+from tests.synthetic import BEGAN, Request, observation, visit
 
 
 def test_every_statistic_says_how_it_is_counted() -> None:
@@ -75,20 +75,33 @@ def test_a_simulated_request_fails_if_its_sender_gives_up_before() -> None:
 
 
 def test_families_measure_what_is_declared_and_nothing_else() -> None:
-    """A trial with classes, connections, waits, failures and visits has no value that nobody declares."""
+    """A trial of everything at once: a load that climbs, in bursts and visits, and servers that tell all they can."""
     requests = [
         Request(n, request_class=("light", "heavy")[n % 2], connection=f"{n % 3}", sent_s=n / 9) for n in range(40)
     ]
-    requests += [Request(error="status 502"), *visit("1", 5), *visit("2", 6, error="status 503")]
-    variant = VariantRecord(name="one", workers=2, settings={"threads": 2})
+    requests += [Request(error="status 502"), *visit("0", 5), *visit("1", 6, error="status 503")]
+    climbs = {"BURST": 4, "FIRST_RPS": 1, "LAST_RPS": 2, "STEPS": 2, "LATE_MS": 1, "LATE_SHARE": 0.1,
+              "FIRST_PER_S": 1, "LAST_PER_S": 2, "STEP_S": 1}  # fmt: skip
+    settings = {name: str(value) for name, value in climbs.items()}
+    counters, signals = ("accepted", "accept_attempts", "accept_failures"), ("samples", "backlog", "threads", "known")
+    before, after = (
+        {"server-1": observation(served={7: count}, counts={7: dict.fromkeys(counters, count)},
+                                 signals=dict.fromkeys(signals, count)),
+         "api-1": observation("api", stalls=[(BEGAN.timestamp() + 1, BEGAN.timestamp() + 2)] if count else []),
+         "database-1": observation("store", rows=[], database={"connections_max": 1})}
+        for count in (0, 40)
+    )  # fmt: skip
 
-    found = {key[1:] for key in measure(requests, *FAMILIES, variant=variant)}
+    found = measure(
+        requests,
+        *FAMILIES,
+        variant=VariantRecord(name="one", workers=2, settings={"threads": 2}),
+        load=LoadRecord(name="mix", script="mix.js", kind="burst", duration="6s", settings=settings),
+        before=before,
+        after=after,
+        seconds=Seconds(load=6),
+        logs={"server-1": ContainerLog(kept=9)},
+    )
 
-    assert found <= {*statistics_of(None)}
-    assert {metric for metric, _ in found} > {
-        "overhead",
-        "connections_by_worker",
-        "avoidable_wait",
-        "failures",
-        "visit",
-    }
+    assert {key[1:] for key in found} <= {*statistics_of(None)}
+    assert {metric for _, metric, _ in found} == {*METRICS}

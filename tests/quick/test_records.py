@@ -11,7 +11,8 @@ from stampede.pipeline import derive_summary
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import BadRun, read_run, read_summary
 from stampede.records.model import name_from
-from stampede.records.words import in_seconds, noun_for, plural
+from stampede.records.traffic import in_seconds, traffic_of_settings
+from stampede.records.words import noun_for, plural
 from tests.synthetic import Request, make_run
 from tools.same_results import compare_results
 
@@ -32,6 +33,22 @@ def today(folder: Path) -> Path:
     published = [Published(variant="one", load="mix", request_class="light", metric="overhead", stats={"p50": 50})]
     claims = [Claim(says=KNOWN, value=P50, at_most=1000)]
     return make_run(folder, {"one": FEW}, claims=claims, published=published, times=2)
+
+
+def takes(takes_s: Any) -> dict[str, Any]:
+    """Return the traffic of a load whose requests take so long."""
+    return {"traffic": {"classes": {"user": {"users": 1, "work": [{"takes_s": takes_s}]}}}}
+
+
+def test_a_run_whose_requests_took_no_time_is_read(tmp_path: Path) -> None:
+    run = today(tmp_path)
+    changed(run / "run.json", lambda values: values["loads"][0].update(takes({"least": 0.0, "most": 0.0})))
+
+    [load] = read_run(run).loads
+
+    assert load.traffic == traffic_of_settings(
+        "users.js", {"USERS": "1", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "0"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,11 +72,17 @@ def test_results_are_compared_value_by_value(tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     values = json.loads((run / "summary.json").read_text())
     values["rows"][0] |= {"measured": 3.5, "pooled": True}
+    values["rows"][1] |= {"stat": "p12"}
     other.write_text(json.dumps(values))
     measured = read_summary(run).rows[0].measured
 
     assert compare_results(run, run) == []
-    assert compare_results(run, other) == [f"rows[0].measured: 3.5 became {measured}", "rows[0].pooled is gone"]
+    assert compare_results(run, other) == [
+        f"rows.one mix light overhead min.measured: 3.5 became {measured}",
+        "rows.one mix light overhead min.pooled is gone",
+        "rows.one mix light overhead p12 is gone",
+        "rows.one mix light overhead avg is new",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +95,10 @@ def test_results_are_compared_value_by_value(tmp_path: Path) -> None:
         (lambda values: values["host"].update({"gpu": "none"}), "host.gpu: "),
         (lambda values: values["loads"][0].update({"kind": "tide"}), "loads.0.kind: "),
         (lambda values: values["claims"][0].update({"at_most": None}), "claims.0: "),
+        (
+            lambda values: values["loads"][0].update(takes({"least": -1, "most": 0})),
+            "takes_s.least: -1 must be",
+        ),
     ],
 )
 def test_a_record_that_lacks_what_this_version_needs_is_refused_with_the_place(

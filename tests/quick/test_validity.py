@@ -47,8 +47,13 @@ Case = tuple[Sequence[Request], dict[str, Any]]
 
 def verdicts(*cases: Case, client: Sequence[Request] = ()) -> str:
     """Return the verdicts on trials with their reasons."""
-    judgements = (judged(trial_of(requests, client), **change) for requests, change in cases)
-    return listed(f"{verdict}: {'; '.join(reasons)}" for verdict, reasons in judgements)
+    return listed(verdict_on(requests, change, client) for requests, change in cases)
+
+
+def verdict_on(requests: Sequence[Request], change: dict[str, Any], client: Sequence[Request] = ()) -> str:
+    """Return the verdict on a trial of which something else is known, with its reasons."""
+    verdict, reasons = judged(trial_of(requests, client), **change)
+    return f"{verdict}: {'; '.join(reasons)}"
 
 
 def failed(count: int, error: str = "status 502") -> dict[str, Any]:
@@ -74,71 +79,69 @@ def test_a_trial_is_judged_by_its_record_and_its_counts() -> None:
     quiet = MachineRecord(name="bench-1", busy_during=0.2, steal_during=0.0, pressure_during=0.01)
     busy = MachineRecord(name="bench-2", busy_during=0.97, steal_during=0.03, pressure_during=0.6)
     talkative = observation(served=BOTH) + f"==> {WRITTEN} <==\n/proc/7/io wchar: 133000000\n"
-    changes: list[dict[str, Any]] = [
-        {},
-        {"k6_exit_code": 107},
-        {"k6_exit_code": None},
-        {"k6_exit_code": 99},
-        {"outcome": "interrupted", "reason": "interrupted at noon"},
-        {"outcome": "failed", "reason": "nginx said: no"},
-        {"raw": {"problem": "no points"}},
-        {"busy_before": 0.5},
-        {"busy_during": 0.9},
-        {"steal_during": 0.03},
-        {"pressure_during": 0.3},
-        {"pressure_during": 0.9, "run": {"sleeping": False}},
-        {"clock_step_s": -0.5},
-        {"pressure_during": None, "clock_step_s": 0.01},
-        {"machines": [quiet, busy], "busy_before": 0.7},
-        {"logs": {"server-1": ContainerLog(kept=1_800_000, cut=True), "nginx-1": ContainerLog(kept=99_000, cut=True),
-                  "api-1": ContainerLog(kept=5)}, "after": {"server-1": talkative}},
-        *({"requests": failed(count)} for count in (2, 3, 200)),
-        *({"raw": {"dropped": count}} for count in (2, 50)),
-        *({"calibration": alone(100, 99, ms, 300)} for ms in (104.9, 105.1)),
-        {"calibration": alone(100, 80, 94.9, 300)},
-        {"calibration": alone(120, 120)},
-        *({"raw": {"generators": [readings(*each)]}} for each in (
-            [(1, 0), (11, 0.9)], [(1, 0), (11, 1.2)], [(-9, 0), (1, 5), (11, 5.5)], [(1, 5)])),
-        {"raw": {"generators": []}},
-        {"raw": {"generators": [readings((0, 0), (10, waited_s)) for waited_s in (0.5, 3, 0)]}},
-    ]  # fmt: skip
+    changes: dict[str, dict[str, Any]] = {
+        "nothing": {},
+        **{f"k6 {code}": {"k6_exit_code": code} for code in (107, None, 99)},
+        "interrupted": {"outcome": "interrupted", "reason": "interrupted at noon"},
+        "failed": {"outcome": "failed", "reason": "nginx said: no"},
+        "unread": {"raw": {"problem": "no points"}},
+        "busy before": {"busy_before": 0.5},
+        "busy": {"busy_during": 0.9},
+        "stolen": {"steal_during": 0.03},
+        "pressure": {"pressure_during": 0.3},
+        "pressure that is measured": {"pressure_during": 0.9, "run": {"sleeping": False}},
+        "clock set": {"clock_step_s": -0.5},
+        "clock corrected": {"pressure_during": None, "clock_step_s": 0.01},
+        "one busy machine": {"machines": [quiet, busy], "busy_before": 0.7},
+        "logs cut": {"logs": {"server-1": ContainerLog(kept=1_800_000, cut=True), "nginx-1": ContainerLog(
+            kept=99_000, cut=True), "api-1": ContainerLog(kept=5)}, "after": {"server-1": talkative}},
+        **{f"{count} failed": {"requests": failed(count)} for count in (2, 3, 200)},
+        **{f"{count} dropped": {"raw": {"dropped": count}} for count in (2, 50)},
+        **{f"{ms} ms of 100 alone": {"calibration": alone(100, 80, ms, 300)} for ms in (94.9, 104.9, 105.1)},
+        "120 ms of 120 alone": {"calibration": alone(120, 120)},
+        **{f"k6 waited {name}": {"raw": {"generators": [each]}} for name, each in {
+            "0.9 s of 10": readings((1, 0), (11, 0.9)), "1.2 s of 10": readings((1, 0), (11, 1.2)),
+            "before the load": readings((-9, 0), (1, 5), (11, 5.5)), "who knows how long": readings((1, 5))}.items()},
+        "no readings": {"raw": {"generators": []}},
+        "three k6": {"raw": {"generators": [readings((0, 0), (10, waited_s)) for waited_s in (0.5, 3, 0)]}},
+    }  # fmt: skip
 
-    assert verdicts(*((SHARED, change) for change in changes)) == snapshot("""\
-valid:
-invalid: k6 ended with exit code 107
-invalid: k6 ended with exit code None
-valid: a threshold of the load script was crossed (k6 exit code 99)
-invalid: interrupted: interrupted at noon
-invalid: failed: nginx said: no
-invalid: no points
-suspect: the machine was 50% busy before the load began
-suspect: the machine was 90% busy during the load
-suspect: other machines of this host took 3.0% of the processor time
-suspect: something waited for a processor during 30% of the load
-valid:
-invalid: the clock was set by -0.50 s during the load
-valid:
-suspect: the busiest machine was 70% busy before the load began; bench-2 was 97% busy during the load; other
-    machines of this host took 3.0% of the processor time on bench-2; something on bench-2 waited for a
-    processor during 60% of the load
-valid: the beginning of the log of server-1 is missing: the last 1.8 MB of about 133 MB are kept; the
-    beginning of the log of nginx-1 is missing: the last 99.0 kB are kept
-valid: 2 of 200 light requests failed (status 502)
-suspect: 3 of 200 light requests failed (status 502)
-invalid: all 200 light requests failed (status 502)
-suspect: the load generator dropped 2 iterations, 1.0% of what it should have sent
-invalid: the load generator dropped 50 iterations, 20.0% of what it should have sent
-valid:
-suspect: a request alone was at work for 105 ms where it asked for 100 ms
-suspect: a request alone was at work for 95 ms where it asked for 100 ms
-suspect: a request was at work for only 101 ms where it asked for 120 ms: the calibration does not hold under
-    load
-valid:
-suspect: the load generator waited for a processor 0.12 s in every second of the load
-valid:
-valid:
-valid:
-suspect: the load generator waited for a processor 0.30 s in every second of the load
+    assert listed(f"{name} → {verdict_on(SHARED, change)}" for name, change in changes.items()) == snapshot("""\
+nothing → valid:
+k6 107 → invalid: k6 ended with exit code 107
+k6 None → invalid: k6 ended with exit code None
+k6 99 → valid: a threshold of the load script was crossed (k6 exit code 99)
+interrupted → invalid: interrupted: interrupted at noon
+failed → invalid: failed: nginx said: no
+unread → invalid: no points
+busy before → suspect: the machine was 50% busy before the load began
+busy → suspect: the machine was 90% busy during the load
+stolen → suspect: other machines of this host took 3.0% of the processor time
+pressure → suspect: something waited for a processor during 30% of the load
+pressure that is measured → valid:
+clock set → invalid: the clock was set by -0.50 s during the load
+clock corrected → valid:
+one busy machine → suspect: the busiest machine was 70% busy before the load began; bench-2 was 97% busy
+    during the load; other machines of this host took 3.0% of the processor time on bench-2; something on
+    bench-2 waited for a processor during 60% of the load
+logs cut → valid: the beginning of the log of server-1 is missing: the last 1.8 MB of about 133 MB are kept;
+    the beginning of the log of nginx-1 is missing: the last 99.0 kB are kept
+2 failed → valid: 2 of 200 light requests failed (status 502)
+3 failed → suspect: 3 of 200 light requests failed (status 502)
+200 failed → invalid: all 200 light requests failed (status 502)
+2 dropped → suspect: the load generator dropped 2 iterations, 1.0% of what it should have sent
+50 dropped → invalid: the load generator dropped 50 iterations, 20.0% of what it should have sent
+94.9 ms of 100 alone → suspect: a request alone was at work for 95 ms where it asked for 100 ms
+104.9 ms of 100 alone → valid:
+105.1 ms of 100 alone → suspect: a request alone was at work for 105 ms where it asked for 100 ms
+120 ms of 120 alone → suspect: a request was at work for only 101 ms where it asked for 120 ms: the
+    calibration does not hold under load
+k6 waited 0.9 s of 10 → valid:
+k6 waited 1.2 s of 10 → suspect: the load generator waited for a processor 0.12 s in every second of the load
+k6 waited before the load → valid:
+k6 waited who knows how long → valid:
+no readings → valid:
+three k6 → suspect: the load generator waited for a processor 0.30 s in every second of the load
 """)
 
 
@@ -455,6 +458,7 @@ def test_a_client_beside_k6_is_counted_by_itself() -> None:
     assert judged(through, **WITH_DIRECT)[1][0] == (
         "the counts disagree: 203 requests were sent and 203 answered, the balancer served 200"
     )
+    assert judge_trial(trial_of(nothing, DIRECT)).classes == {}
     assert judged(trial_of(SHARED, patient), calibration=alone(100, 100), **WITH_DIRECT) == ("valid", [])
     assert verdicts(
         (SHARED, WITH_DIRECT), (SHARED, {}), *((halves, load) for load in shared), (nothing, WITH_DIRECT), ([], {}),

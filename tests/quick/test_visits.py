@@ -10,11 +10,11 @@ import pytest
 from inline_snapshot import snapshot
 
 from stampede.evaluate.metrics import MetricName, Statistic, visits
-from stampede.evaluate.metrics.requests import TIME_FAMILY
+from stampede.evaluate.metrics.by_class import TIME_FAMILY
 from stampede.evaluate.metrics.visits import Visit, measured_capacity_per_s
 from stampede.evaluate.read.rows import UnreadablePoints
 from stampede.pipeline import derive_summary
-from stampede.records.claims import Claim, Quantity
+from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.folder import read_run
 from stampede.records.run import LoadRecord, Run, VariantRecord
 from stampede.records.summary import Summary
@@ -275,6 +275,14 @@ def test_why_requests_failed_has_a_table(two: tuple[Run, Summary]) -> None:
         "                        newest   status 502                                 0.50",
         "                        post     request timeout                            0.50",
     ]
+
+
+def test_what_was_published_of_visits_stands_above_what_was_measured() -> None:
+    of_visits = Published(variant="one", metric="visit", stats={"min": 71.8, "avg": 4199})
+
+    lines = shown(*summary(TEN, published=[of_visits]), "Visit, ms")
+
+    assert [line.split()[:3] for line in lines[2:]] == [["one", "published", "4199"], ["measured", "60.5", "60.5"]]
 
 
 def test_the_tables_are_in_the_report_and_in_markdown(two: tuple[Run, Summary], tmp_path: Path) -> None:

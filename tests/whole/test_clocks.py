@@ -23,6 +23,7 @@ from stampede.records.run import Exchange, MachineRecord
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, observation
 from tests.whole.test_derivation import open_loop_with_an_api_and_a_client
+from tools.real_runs import unpack
 
 START, LASTS_S = 1.7e9, 60.0
 K6, WEB = Machine(generators=["points"], ahead_s=-2.5, drift=2e-5), Machine(hosts=["box"], ahead_s=1234.5, drift=-8e-5)
@@ -279,3 +280,21 @@ def test_event_loops_on_another_machine_were_held_up_when_requests_waited_for_th
     assert stall.what == "held"
     assert stall.total_s == pytest.approx(0.04)
     assert stall.lost_s == pytest.approx(0.04, abs=0.002)
+
+
+def test_a_real_run_on_two_machines_says_what_it_said_on_one(tmp_path: Path) -> None:
+    """Its points are those of a run on one machine, as two machines with other clocks would have written them."""
+    here = unpack("keep-alive", tmp_path)
+    on_one, apart = derive_summary(here), shutil.copytree(here, tmp_path / "apart")
+    hosts = sorted({row.worker.rpartition(":")[0] for row in on_one.workers})
+    for folder in trial_folders(apart):  # 80 ppm of a minute are 5 ms
+        set_apart(folder, {"k6-1": K6, "web-1": WEB._replace(hosts=hosts, drift=-2e-5)}, 0.0002)
+    (apart / "manifest.sha256").unlink()
+
+    on_two = derive_summary(apart)
+
+    assert on_two.trials == on_one.trials
+    assert len(on_two.clocks) == len(on_two.trials)
+    old, new = ({(row.quantity, trial): value for row in one.rows for trial, value in row.values.items()}
+                for one in (on_one, on_two))  # fmt: skip
+    assert new == pytest.approx(old, rel=1e-3, abs=1)

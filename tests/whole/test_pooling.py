@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stampede.evaluate.statistics import estimates
 from stampede.evaluate.statistics.pooling import _percentiles_of_resamples, _resamples, pooled_percentile
 from stampede.pipeline import derive, derive_summary
 from stampede.records.checksums import seal
@@ -73,6 +74,17 @@ def test_a_percentile_that_single_trials_cannot_carry_is_that_of_all_their_reque
 )  # fmt: skip
 def test_what_all_trials_together_cannot_carry_is_absent(tmp_path: Path, requests: int, trials: int, stat: str) -> None:
     assert row(derive_summary(made(tmp_path, dealt(requests, trials))), stat) is None
+
+
+def test_a_small_trial_is_not_pooled_with_one_whose_times_are_too_many_to_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = [*dealt(101, 2), [Request(overhead_ms=n, sent_s=n) for n in range(99)]]
+    kept = row(derive_summary(made(tmp_path / "kept", trials)), "p99")
+    monkeypatch.setattr(estimates, "KEPT", 98)
+
+    assert kept
+    assert row(derive_summary(made(tmp_path / "not kept", trials)), "p99") is None
 
 
 @pytest.mark.parametrize(("failed", "is_there"), [(1, True), (2, False)])

@@ -1,7 +1,7 @@
 """What is measured: every metric with its statistics, their units, and how they are counted.
 
 Tables, units, comparisons, the schema of experiment files and docs/reference/metrics.md follow from these declarations.
-The modules beside this one compute them, each a family.
+The families of the modules beside this one compute them.
 """
 
 from collections.abc import Callable, Iterable, Iterator

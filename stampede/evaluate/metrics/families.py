@@ -1,8 +1,8 @@
 """The families that compute the metrics."""
 
-from stampede.evaluate.metrics import bursts, rates, requests, servers, visits, waiting
+from stampede.evaluate.metrics import bursts, by_class, rates, servers, visits, waiting
 
 FAMILIES = (
-    requests.TIME_FAMILY, requests.THROUGHPUT_FAMILY, rates.FAMILY, requests.SPREAD_FAMILY, servers.FAMILY,
-    requests.FAILURE_FAMILY, waiting.FAMILY, bursts.FAMILY, visits.FAMILY,
+    by_class.TIME_FAMILY, by_class.THROUGHPUT_FAMILY, rates.FAMILY, by_class.SPREAD_FAMILY, servers.FAMILY,
+    by_class.FAILURE_FAMILY, waiting.FAMILY, bursts.FAMILY, visits.FAMILY,
 )  # fmt: skip

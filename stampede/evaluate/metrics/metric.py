@@ -1,4 +1,4 @@
-"""How a family declares and computes its metrics, and the rules for each statistic."""
+"""What a metric is, what a family of metrics computes, and the rules for each statistic."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Sample(NamedTuple):
 
     def carries(self, stat: str) -> bool:
         """Whether there are enough times for a statistic, and few enough failures."""
-        answered = self.times_ms.size
+        answered = self.times_ms.size  # if it is 0, no statistic has enough times, and made may be 0, too
         return answered >= rows_needed(stat) and (self.made - answered) / self.made < failures_allowed(stat)
 
 

@@ -15,6 +15,7 @@ from stampede.records.words import noun_for, plural
 
 if TYPE_CHECKING:
     from stampede.evaluate.read.trial_data import TrialData
+    from stampede.records.run import ContainerLog
 
 THROTTLED_ALLOWED = 0.01
 
@@ -26,24 +27,18 @@ def _observe(trial: TrialData, *_: object) -> Iterator[MetricValues]:
     if accepted:
         for metric in (ACCEPT_ATTEMPTS, ACCEPT_FAILURES):
             yield MetricValues(metric, None, {"per_connection": _total(trial, metric.name) / accepted})
-    for metric, stat, counted, by in (
-        (PROCESSOR, "per_request", "processor_s", served / 1000),
-        (THROTTLED, "share", "throttled_s", trial.record.seconds.load),
-    ):
-        seen = [(getattr(before, counted), getattr(after, counted)) for _, before, after in servers]
-        known = [are - were for were, are in seen if were is not None and are is not None]
-        if known and by:
-            yield MetricValues(metric, None, {stat: sum(known) / by})
+    computed_s = [after.processor_s - before.processor_s for _, before, after in servers
+                  if before.processor_s is not None and after.processor_s is not None]  # fmt: skip
+    if computed_s and served:
+        yield MetricValues(PROCESSOR, None, {"per_request": sum(computed_s) / (served / 1000)})
+    stopped_s = [after.throttled_s - before.throttled_s for _, before, after in servers
+                 if before.throttled_s is not None and after.throttled_s is not None]  # fmt: skip
+    if stopped_s and trial.record.seconds.load:
+        yield MetricValues(THROTTLED, None, {"share": sum(stopped_s) / trial.record.seconds.load})
     if memory_mib := [after.memory_mib for *_, after in servers if after.memory_mib is not None]:
         yield MetricValues(MEMORY, None, {"total": sum(memory_mib)})
-    output = []
-    for name, before, after in servers:
-        if (log := trial.record.logs.get(name)) and not log.cut:
-            output.append(max(log.kept - log.before, 0))
-        elif log:  # some servers write() their answers, too, so what the container sent is left out
-            counts = before.written, after.written, before.sent, after.sent
-            were, are, had_sent, has_sent = (count or 0 for count in counts)
-            output.append(log.kept if None in counts else max(log.kept, are - were - (has_sent - had_sent)))
+    logs = trial.record.logs
+    output = [_printed_bytes(logs[name], before, after) for name, before, after in servers if name in logs]
     if output and served:
         yield MetricValues(OUTPUT, None, {"per_request": sum(output) / served})
     sums = Counter[str]()  # what monitoring saw of servers with the probe
@@ -52,6 +47,16 @@ def _observe(trial: TrialData, *_: object) -> Iterator[MetricValues]:
         sums.subtract(before.signals)
     parts = {"backlog": ("backlog", "samples"), "busy": ("busy", "threads"), "waits": ("avoidable", "known")}
     yield MetricValues(SIGNALS, None, {stat: sums[part] / sums[of] for stat, (part, of) in parts.items() if sums[of]})
+
+
+def _printed_bytes(log: ContainerLog, before: Observation, after: Observation) -> int:
+    """Return how many bytes a container printed; or, if its log is cut, about how many."""
+    if not log.cut:
+        return max(log.kept - log.before, 0)
+    if before.written is None or after.written is None or before.sent is None or after.sent is None:
+        return log.kept
+    # some servers write() their answers, too, so what the container sent is left out
+    return max(log.kept, after.written - before.written - (after.sent - before.sent))
 
 
 def _total(trial: TrialData, counter: str) -> int:
@@ -80,18 +85,35 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
             when = "before" if container.before is None else "after"
             yield "suspect", f"{container.name} was not observed {when} the load"
     yield from _changed_workers(trial)
-    seen, expected = [*observed(trial.containers)], trial.load.overloads or trial.variant.is_replaced
-    for name, before, after in seen:
+    yield from _overflows(trial)
+    yield from _limits(trial)
+    yield from _wrong_sockets(trial)
+    yield from _wrong_workers(trial)
+    yield from _cut_logs(trial)
+
+
+def _is_expected(trial: TrialData) -> bool:
+    return trial.load.overloads or trial.variant.is_replaced
+
+
+def _overflows(trial: TrialData) -> Iterator[ValidityIssue]:
+    for name, before, after in observed(trial.containers):
         if full := after.listen_overflows - before.listen_overflows:
-            severity: Severity = "note" if expected or own_workers_ended(trial) else "suspect"
+            severity: Severity = "note" if _is_expected(trial) or own_workers_ended(trial) else "suspect"
             yield severity, f"the listen queue of {name} was full for {full} connections"
+
+
+def _limits(trial: TrialData) -> Iterator[ValidityIssue]:
     lasted_s = trial.record.seconds.load
-    for name, before, after in seen:
+    for name, before, after in observed(trial.containers):
         throttled_s = (after.throttled_s or 0) - (before.throttled_s or 0)
         if lasted_s and throttled_s > THROTTLED_ALLOWED * lasted_s:
-            severity = "suspect" if trial.run.sleeping and not expected else "note"
+            severity: Severity = "suspect" if trial.run.sleeping and not _is_expected(trial) else "note"
             yield severity, f"{name} was kept from computing by its limit for {throttled_s:.1f} s"
-    for name, before, _ in seen if trial.variant.accept in ("shared", "per-worker") else ():
+
+
+def _wrong_sockets(trial: TrialData) -> Iterator[ValidityIssue]:
+    for name, before, _ in observed(trial.containers) if trial.variant.accept in ("shared", "per-worker") else ():
         held = [before.holds[worker] for worker in before.workers]
         sockets = frozenset[int]().union(*held)
         right = len(sockets) == 1 and all(mine == sockets for mine in held)
@@ -102,14 +124,17 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
         if held and not right:
             count = plural(len(sockets), "listening socket")
             yield "invalid", f"the workers of {name} hold {count}, not {wanted}"
-    asked, served = trial.variant.workers, sum(len(before.workers) for _, before, _ in seen)
+
+
+def _wrong_workers(trial: TrialData) -> Iterator[ValidityIssue]:
+    seen, asked = [*observed(trial.containers)], trial.variant.workers
+    served = sum(len(before.workers) for _, before, _ in seen)
     most = max(served, sum(len(after.workers) for *_, after in seen))
     if trial.variant.elastic and most > asked:
         yield "invalid", f"{most} workers served where at most {asked} were asked for"
     if not trial.variant.elastic and served and served != asked:  # those of an own service may have ended before
         had_all = trial.load.is_of_user_service and sum(len(before.counts) for _, before, _ in seen) >= asked
         yield "note" if had_all else "invalid", f"{served} workers served where {asked} were asked for"
-    yield from _cut_logs(trial)
 
 
 def _cut_logs(trial: TrialData) -> Iterator[ValidityIssue]:

@@ -15,9 +15,9 @@ import duckdb
 import numpy as np
 
 from stampede.evaluate.metrics import CAPACITY, DATABASE_CONNECTIONS, VISIT, VISITS_FAILED
+from stampede.evaluate.metrics.by_class import times_found
 from stampede.evaluate.metrics.metric import Family, MetricValues, Sample, Severity, ValidityIssue
 from stampede.evaluate.metrics.rates import highest_rate
-from stampede.evaluate.metrics.requests import times_found
 from stampede.evaluate.read import OF_TRIAL, Key, of_trial
 from stampede.evaluate.read.observation import database_of
 from stampede.evaluate.read.requests import Requests

@@ -30,8 +30,6 @@ NOTICED_S = 0.010
 Times = npt.NDArray[np.float64]
 Segments = npt.NDArray[np.float64]
 """Pairs of start and end, in order and without overlap."""
-CLEAR = 0.1
-"""Clocks of several machines must be known to within this part of the shortest wait that counts."""
 NEVER: Segments = np.empty((0, 2))
 
 
@@ -203,13 +201,15 @@ def time_in(segments: Segments, starts: Times, ends: Times) -> Times:
 
 def _measure(requests: Requests, variant: VariantRecord, load: LoadRecord) -> Iterator[MetricValues]:
     """Yield how long requests of each class waited; nothing if requests kill workers: nobody knows who is there."""
+    if load.crashes:
+        return
     known, answered = answered_of(requests)
-    if not load.crashes and (waits := waits_of_variant(variant, answered)):
+    if waits := waits_of_variant(variant, answered):
         in_blocks = not (requests.simulated or load.burst)
         for request_class, mine in requests.each_class():
-            beside_s = waits.beside_s[mine[known]]
-            counted, block = beside_s > FROM_S, blocks(answered.sent_s[mine[known]])
-            likely = {"share": likely_share(counted, block)} if in_blocks else {}
+            beside_s, likely = waits.beside_s[mine[known]], {}
+            if in_blocks:
+                likely["share"] = likely_share(beside_s > FROM_S, blocks(answered.sent_s[mine[known]]))
             yield MetricValues(AVOIDABLE_WAIT, request_class, wait_statistics(beside_s), likely)
 
 
@@ -220,6 +220,10 @@ def _observe(trial: TrialData, requests: Requests, _: duckdb.DuckDBPyConnection)
         stalls = stalls_within(trial.containers, answered.first, answered.last_sent)
         if found_s := list(recoveries_s(answered, stalls)):
             yield MetricValues(RECOVERY, None, {"avg": 1000 * fmean(found_s), "max": 1000 * max(found_s)})
+
+
+CLEAR = 0.1
+"""Clocks of several machines must be known to within this part of the shortest wait that counts."""
 
 
 def _has_stalls(trial: TrialData) -> bool:

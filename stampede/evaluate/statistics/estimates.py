@@ -8,9 +8,9 @@ from typing import NamedTuple
 import duckdb
 
 from stampede.evaluate.metrics import FAILURES, METRICS, STATISTICS, VISITS_FAILED, bursts, statistics_of, unit
+from stampede.evaluate.metrics.by_class import evenness
 from stampede.evaluate.metrics.families import FAMILIES
 from stampede.evaluate.metrics.metric import Family, MetricValues, Sample, failures_allowed, percentile, rows_needed
-from stampede.evaluate.metrics.requests import evenness
 from stampede.evaluate.read import Cell, Key
 from stampede.evaluate.read.requests import read_requests
 from stampede.evaluate.read.trial_data import TrialData
@@ -68,18 +68,23 @@ def check_names(run_folder: Path, run: Run, summary: Summary | None = None) -> N
             raise BadRun(f"{run_folder} asks for {asked}, which this version does not measure")
 
 
+KEPT = 10_000
+"""At most so many times of a trial are kept: ten times as many as any percentile needs."""
+
+
 class TrialValues(NamedTuple):
     """The statistics of one cell in one trial, by metric and statistic; ``answered`` requests of the cell succeeded.
 
     ``draws`` leaves out statistics that need more requests, or of which too many failed. ``carried_by``: from how many
-    visits, and not answered requests, a metric was computed. ``samples`` has the times of each metric of times.
+    visits, and not answered requests, a metric was computed. ``samples`` has the times of each metric of times; None:
+    there are more than KEPT.
     """
 
     trial: int
     answered: int
     draws: Mapping[tuple[str, str], Draw]
     carried_by: Mapping[str, int] = {}
-    samples: Mapping[str, Sample] = {}
+    samples: Mapping[str, Sample | None] = {}
 
     def carrying(self, metric: str) -> int:
         """Return how many answered requests, or visits, the statistics of a metric were computed from."""
@@ -87,20 +92,20 @@ class TrialValues(NamedTuple):
 
 
 Cells = Mapping[Cell, Sequence[TrialValues]]
-Times = Mapping[tuple[str, str], Sequence[Sequence[float]]]
+Staircases = Mapping[tuple[str, str], Sequence[Sequence[float]]]
 
 
 class Measured(NamedTuple):
     """What the trials of a run say: the verdicts on all trials, and the statistics of the trusted ones.
 
-    ``pools`` has percentiles of all trials together, where single trials have too few requests. ``times`` has the
+    ``pools`` has percentiles of all trials together, where single trials have too few requests. ``staircases`` has the
     response times of a burst in ms, in order of completion, in each trial. ``round_s`` is how long a round took.
     """
 
     trials: Sequence[TrialValidity] = ()
     cells: Mapping[Cell, Sequence[TrialValues]] = {}
     pools: Mapping[Quantity, Estimate] = {}
-    times: Mapping[tuple[str, str], Sequence[Sequence[float]]] = {}
+    staircases: Mapping[tuple[str, str], Sequence[Sequence[float]]] = {}
     doubts: Sequence[str] = ()
     round_s: float = 0.0
 
@@ -110,13 +115,13 @@ def measure_cells(
     trials: Iterable[TrialData],
     rejected: Mapping[Key, Container[str]] = {},
     families: Sequence[Family] = FAMILIES,
-) -> tuple[dict[Cell, list[TrialValues]], dict[tuple[str, str], list[list[float]]]]:
+) -> Measured:
     """Return the statistics of every cell, and the completion times of small bursts in each trial.
 
     Classes of a trial whose figures are ``rejected`` have no statistics.
     """
     cells: dict[Cell, list[TrialValues]] = {}
-    times: dict[tuple[str, str], list[list[float]]] = {}
+    staircases: dict[tuple[str, str], list[list[float]]] = {}
     for trial in trials:
         requests, load, found = read_requests(database, trial.key), trial.load, list[MetricValues]()
         for family in families:
@@ -132,12 +137,13 @@ def measure_cells(
                 {(each.metric.name, stat): Draw(value, each.likely.get(stat, ()))
                  for each in mine for stat, value in each.stats.items()},
                 {each.metric.name: each.carried_by for each in mine if each.carried_by is not None},
-                {each.metric.name: each.sample for each in mine if each.sample},
+                {each.metric.name: each.sample if each.sample.times_ms.size <= KEPT else None
+                 for each in mine if each.sample},
             )  # fmt: skip
             cells.setdefault((variant, load.name, request_class), []).append(values)
         if load.burst and load.has_small_bursts and not load.crashes:
-            times.setdefault((variant, load.name), []).append(bursts.completion_times_ms(requests, load.burst))
-    return cells, times
+            staircases.setdefault((variant, load.name), []).append(bursts.completion_times_ms(requests, load.burst))
+    return Measured(cells=cells, staircases=staircases)
 
 
 class Results(NamedTuple):
@@ -182,7 +188,7 @@ def estimate_all(run: Run, measured: Measured, predictions: PredictedRun = NOTHI
         if figure:
             beside |= {"predicted": figure.median, "predicted_low": figure.low, "predicted_high": figure.high}
         estimates[quantity] = estimate(quantity, measured, beside)
-    return Results(run, measured, estimates, entries, [*_staircases(run, entries, measured.times, predictions)])
+    return Results(run, measured, estimates, entries, [*_staircases(run, entries, measured.staircases, predictions)])
 
 
 def cell_of(quantity: Quantity) -> Cell:
@@ -239,16 +245,16 @@ def explain_missing(quantity: Quantity, cells: Cells) -> str:
 
 
 def _staircases(
-    run: Run, entries: Sequence[Entry], times: Times, predictions: PredictedRun
+    run: Run, entries: Sequence[Entry], measured: Staircases, predictions: PredictedRun
 ) -> Iterator[CompletionTimesRow]:
     """Yield the completion times that were measured or published, in the experiment's order: medians over trials."""
     published = {(of.variant, of.load): of.expected_completion_times for of, _ in entries if of.completion_times}
     for load in run.loads:
         for variant in run.variants:
             cell = variant.name, load.name
-            if not load.has_small_bursts or not (cell in times or cell in published):
+            if not load.has_small_bursts or not (cell in measured or cell in published):
                 continue
-            trials = times.get(cell, ())
+            trials = measured.get(cell, ())
             most = max(map(len, trials), default=0)
             steps = [[trial[place] for trial in trials if place < len(trial)] for place in range(most)]
             ends = [intervals.of_median([Draw(value) for value in values]) for values in steps]

@@ -28,13 +28,17 @@ _RESAMPLES = 1999
 def pool_cells(cells: Cells) -> dict[Quantity, Estimate]:
     """Return the percentiles for which a single trial of a cell is too small, and all its trials together are not.
 
-    Fewer than ENOUGH trials are not pooled, because they do not show how far trials differ.
+    Fewer than ENOUGH trials are not pooled, because they do not show how far trials differ. Neither is a small trial
+    beside one whose times were not kept, because it has ten times as many.
     """
     found: dict[Quantity, Estimate] = {}
     for (variant, load, request_class), trials in cells.items():
         for metric in {name: None for each in trials for name in each.samples} if len(trials) >= ENOUGH else ():
             counts = [each.carrying(metric) for each in trials]
-            samples = [each.samples.get(metric, Sample(np.empty(0), 0)) for each in trials]
+            kept = [each.samples.get(metric, Sample(np.empty(0), 0)) for each in trials]
+            samples = [sample for sample in kept if sample]
+            if len(samples) < len(trials):
+                continue
             together = Sample(np.concatenate([each.times_ms for each in samples]), sum(each.made for each in samples))
             for stat in METRICS[metric].units:
                 q = percentile(stat)

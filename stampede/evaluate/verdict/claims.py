@@ -1,8 +1,9 @@
 """Verdicts on claims and published figures, and the summary of a run that they are part of."""
 
 from collections.abc import Iterator
+from functools import partial
 from math import ceil, isclose
-from typing import Any
+from typing import Any, NamedTuple
 
 from stampede.evaluate.metrics import bursts, unit
 from stampede.evaluate.statistics import intervals
@@ -13,7 +14,7 @@ from stampede.evaluate.verdict.validity import judge_run
 from stampede.records.claims import Claim, Published, Quantity
 from stampede.records.predicted import NOTHING, PredictedRun
 from stampede.records.run import SMALL_BURST, Run
-from stampede.records.summary import ClaimRow, ClaimVerdict, FigureVerdict, PublishedFigure, PublishedRow, Summary
+from stampede.records.summary import ClaimRow, FigureVerdict, PublishedFigure, PublishedRow, Summary
 
 WITHIN = 0.25
 """How far a measured figure may be from a published figure for which the experiment's file names no tolerance."""
@@ -46,45 +47,42 @@ def claim_row(claim: Claim, results: Results) -> ClaimRow:
     """Return a claim with its measured value and its verdict."""
     value, *others = [results.estimates[quantity] for quantity in claim.quantities]
     divisor = others[0] if others else None
-    without = next((of for of in claim.quantities if not results.estimates[of].values), None)
-    verdict: ClaimVerdict = "undecided"
-    reason, measured, interval, needed, doubt = None, None, None, None, None
-    if without:
-        untrusted = _not_trusted(without, results)
-        verdict = "invalid" if untrusted else "undecided"
-        reason = untrusted or explain_missing(without, results.measured.cells)
-    elif divisor and not all(divisor.values.values()):
-        reason = f"a trial of {divisor.variant} has 0, by which nothing can be divided"
-    else:
-        measured, interval, trials = value.measured, value.interval, value.trials
-        if divisor and value.measured is not None and divisor.measured is not None:
-            measured, trials = value.measured / divisor.measured, min(value.trials, divisor.trials)
-            of_both = [[*draws_of(quantity, results.measured.cells).values()] for quantity in claim.quantities]
-            interval = intervals.of_ratio(*of_both)
-        assert measured is not None
-        doubt = _doubt({(quantity.variant, quantity.load) for quantity in claim.quantities}, results)
-        if not (reason := missing_cores(claim, results.run)):
-            needed = trials_needed(trials, measured, interval, [claim.limit])
-            kept = {claim.holds(end) for end in interval or ()}
-            by = divisor.values if divisor else dict.fromkeys(value.values, 1.0)
-            sides = [claim.holds(value.values[trial] / by[trial]) for trial in sorted(value.values.keys() & by.keys())]
-            if trials < LEAST:
-                reason = "one trial decides nothing"
-            elif interval is None:
-                reason = "there is no interval"
-            elif len(kept) > 1:
-                reason = "the interval straddles the bound"
-            elif results.run.until_decided and sequential_verdict(sides) != (kept == {True}):
-                reason = "looking after every round needs more certainty"
-            else:
-                verdict = "reproduced" if kept == {True} else "not reproduced"
-            reason = reason and f"{reason}; {_advice(results, trials, needed)}"
+    of_unit = "ratio" if divisor else unit(value.metric, value.stat)
+    row = partial(ClaimRow, says=claim.says, stat=value.stat, bound=claim.bound, unit=of_unit)
+    nothing = partial(row, measured=None, low=None, high=None)
+    if without := next((of for of in claim.quantities if not results.estimates[of].values), None):
+        if untrusted := _not_trusted(without.variant, without.load, without.request_class, results):
+            return nothing(verdict="invalid", reason=untrusted)
+        return nothing(verdict="undecided", reason=explain_missing(without, results.measured.cells))
+    if divisor and not all(divisor.values.values()):
+        why = f"a trial of {divisor.variant} has 0, by which nothing can be divided"
+        return nothing(verdict="undecided", reason=why)
+    measured, interval, trials = value.measured, value.interval, value.trials
+    if divisor and value.measured is not None and divisor.measured is not None:
+        measured, trials = value.measured / divisor.measured, min(value.trials, divisor.trials)
+        of_both = [[*draws_of(quantity, results.measured.cells).values()] for quantity in claim.quantities]
+        interval = intervals.of_ratio(*of_both)
+    assert measured is not None
     low, high = interval or (None, None)
-    of_unit = "ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat)
-    return ClaimRow(
-        says=claim.says, stat=claim.value.stat, verdict=verdict, measured=measured, low=low, high=high,
-        bound=claim.bound, unit=of_unit, reason=reason, suspect=doubt is not None, doubt=doubt, trials_needed=needed,
-    )  # fmt: skip
+    doubt = _doubt({(quantity.variant, quantity.load) for quantity in claim.quantities}, results)
+    row = partial(row, measured=measured, low=low, high=high, suspect=doubt is not None, doubt=doubt)
+    if lacking := missing_cores(claim, results.run):
+        return row(verdict="undecided", reason=lacking)
+    row = partial(row, trials_needed=(needed := trials_needed(trials, measured, interval, [claim.limit])))
+    kept = {claim.holds(end) for end in interval or ()}
+    by = divisor.values if divisor else dict.fromkeys(value.values, 1.0)
+    sides = [claim.holds(value.values[trial] / by[trial]) for trial in sorted(value.values.keys() & by.keys())]
+    if trials < LEAST:
+        reason = "one trial decides nothing"
+    elif interval is None:
+        reason = "there is no interval"
+    elif len(kept) > 1:
+        reason = "the interval straddles the bound"
+    elif results.run.until_decided and sequential_verdict(sides) != (kept == {True}):
+        reason = "looking after every round needs more certainty"
+    else:
+        return row(verdict="reproduced" if kept == {True} else "not reproduced", reason=None)
+    return row(verdict="undecided", reason=f"{reason}; {_advice(results, trials, needed)}")
 
 
 def missing_cores(claim: Claim, run: Run) -> str | None:
@@ -119,7 +117,7 @@ def published_rows(results: Results, apart: Circumstances) -> Iterator[Published
             compared = [_figure(of, figure, within, results, apart) for of, figure in published.items()]
         if not compared:
             continue
-        reasons = [reason for *_, reason in compared if reason]
+        reasons = [each.reason for each in compared if each.reason]
         undecided = [(figure, edges) for figure, edges, _ in compared
                      if figure.verdict == "undecided" and figure.measured is not None]  # fmt: skip
         if undecided:
@@ -130,7 +128,8 @@ def published_rows(results: Results, apart: Circumstances) -> Iterator[Published
                       for figure, edges in undecided]  # fmt: skip
             reasons.append(_advice(results, few, None if None in needed else max(filter(None, needed))))
         doubt = _doubt({(entry.variant, entry.load)}, results)
-        verdicts = {figure.verdict for figure, *_ in compared}
+        figures = [each.figure for each in compared]
+        verdicts = {figure.verdict for figure in figures}
         yield PublishedRow(
             **entry.model_dump(include={"variant", "load", "request_class", "metric", "divided_by"}),
             completion_times=bool(entry.completion_times),
@@ -139,33 +138,40 @@ def published_rows(results: Results, apart: Circumstances) -> Iterator[Published
             reason="; ".join(dict.fromkeys(reasons)) or None,
             suspect=doubt is not None,
             doubt=doubt,
-            figures=[figure for figure, *_ in compared],
+            figures=figures,
         )
 
 
-_Compared = tuple[PublishedFigure, Interval, str | None]
-"""A published figure with its verdict, the least and the most that do not contradict it, and why it has no verdict."""
+class _Compared(NamedTuple):
+    """A published figure with its verdict, the least and the most that do not contradict it, and why it has none."""
+
+    figure: PublishedFigure
+    edges: Interval
+    reason: str | None
 
 
 def _figure(of: Quantity, published: float, within: float, results: Results, apart: Circumstances) -> _Compared:
     found, edges = results.estimates[of], edges_of(published, within, apart.floor_ms(of))
     missing: tuple[FigureVerdict, str] | None = None
-    if found.measured is None and (untrusted := _not_trusted(of, results)):
+    if found.measured is None and (untrusted := _not_trusted(of.variant, of.load, of.request_class, results)):
         missing = "invalid", untrusted
     elif found.measured is None:
         why = explain_missing(of, results.measured.cells)
         missing = ("not measured in a short run", why) if of in apart.short else ("undecided", why)
+    verdict, reason = missing or (_nearness(published, within, edges, found.interval, found.trials), None)
     told = found.model_dump(include={"stat", "unit", "measured", "low", "high", "trials", "pooled"})
-    return _compared(told, published, within, edges, missing)
+    ratio = _ratio(found.measured, published)
+    return _Compared(PublishedFigure(**told, published=published, ratio=ratio, verdict=verdict), edges, reason)
 
 
 def _completion_times(entry: Published, within: float, results: Results) -> list[_Compared]:
     load, expected = results.run.load(entry.load or ""), entry.expected_completion_times
     cell = entry.variant, load.name
     row = next((each for each in results.staircases if (each.variant, each.load) == cell), None)
-    trials, measured = results.measured.times.get(cell, ()), row.measured if row else []
+    trials, measured = results.measured.staircases.get(cell, ()), row.measured if row else []
+    ends = [*zip(row.low or (), row.high or (), strict=True)] if row else []
     missing: tuple[FigureVerdict, str] | None = None
-    if untrusted := _not_trusted(Quantity(variant=cell[0], load=cell[1], metric=entry.metric, stat=""), results):
+    if untrusted := _not_trusted(*cell, None, results):
         missing = "invalid", untrusted
     elif not load.has_small_bursts:
         missing = "undecided", f"{load.name} has no bursts of at most {SMALL_BURST} requests"
@@ -175,26 +181,22 @@ def _completion_times(entry: Published, within: float, results: Results) -> list
         missing = "undecided", f"at most {len(measured)} of the {load.burst} requests of a burst were answered"
     found = []
     for place, published in enumerate(expected):
-        told: dict[str, Any] = {"measured": None, "low": None, "high": None}
-        if row and not missing:
-            low, high = ((ends[place] if ends and place < len(ends) else None) for ends in (row.low, row.high))
-            told = {"measured": measured[place], "low": low, "high": high,
-                    "trials": sum(place < len(trial) for trial in trials)}  # fmt: skip
-        told |= {"stat": bursts.ordinal(place + 1), "unit": "ms"}
-        found.append(_compared(told, published, within, edges_of(published, within), missing))
+        edges, took_ms, interval, count = edges_of(published, within), None, None, 0
+        if not missing:
+            took_ms, count = measured[place], sum(place < len(trial) for trial in trials)
+            interval = ends[place] if place < len(ends) else None
+        verdict, reason = missing or (_nearness(published, within, edges, interval, count), None)
+        low, high = interval or (None, None)
+        figure = PublishedFigure(
+            stat=bursts.ordinal(place + 1), unit="ms", published=published, measured=took_ms, low=low, high=high,
+            ratio=_ratio(took_ms, published), trials=count, verdict=verdict,
+        )  # fmt: skip
+        found.append(_Compared(figure, edges, reason))
     return found
 
 
-def _compared(
-    told: dict[str, Any], published: float, within: float, edges: Interval, missing: tuple[FigureVerdict, str] | None
-) -> _Compared:
-    """Return a published figure with its verdict, given what was measured, or why nothing was."""
-    ratio = told["measured"] / published if published and told["measured"] is not None else None
-    figure = PublishedFigure(**told, published=published, ratio=ratio, verdict=missing[0] if missing else "undecided")
-    if not missing:
-        verdict = _nearness(published, within, edges, figure.interval, figure.trials)
-        figure = figure.model_copy(update={"verdict": verdict})
-    return figure, edges, missing and missing[1]
+def _ratio(measured: float | None, published: float) -> float | None:
+    return measured / published if published and measured is not None else None
 
 
 def _nearness(
@@ -230,10 +232,10 @@ def edges_of(published: float, within: float, floor_ms: float = 0.0) -> Interval
     return least - max(floor_ms, 0.0), most - min(floor_ms, 0.0)
 
 
-def _not_trusted(of: Quantity, results: Results) -> str | None:
-    """Return why no trial can be trusted for the class of a quantity, or for all classes; None: a trial can be."""
-    trials = [trial for trial in results.measured.trials if (trial.variant, trial.load) == (of.variant, of.load)]
-    if any(trial.is_trusted and not trial.rejects(of.request_class) for trial in trials):
+def _not_trusted(variant: str, load: str | None, request_class: str | None, results: Results) -> str | None:
+    """Return why no trial can be trusted for a class of requests, or for all classes (None); None: a trial can be."""
+    trials = [trial for trial in results.measured.trials if (trial.variant, trial.load) == (variant, load)]
+    if any(trial.is_trusted and not trial.rejects(request_class) for trial in trials):
         return None
-    reasons = [reason for trial in trials for reason in [trial.rejects(of.request_class), *trial.reasons] if reason]
-    return f"{of.variant}: {reasons[0] if reasons else 'not part of this run'}"
+    reasons = [reason for trial in trials for reason in [trial.rejects(request_class), *trial.reasons] if reason]
+    return f"{variant}: {reasons[0] if reasons else 'not part of this run'}"

@@ -14,8 +14,8 @@ from stampede.errors import Misplaced
 from stampede.records.classes import LOAD_CLASSES, OWN_CLASSES, LoadClass, OwnRequestClass
 from stampede.records.mistakes import Kind, reason_in_json
 from stampede.records.run import LoadKind
-from stampede.records.traffic import Traffic, TrafficClass
-from stampede.records.words import in_seconds, nearest_first
+from stampede.records.traffic import Traffic, TrafficClass, in_seconds
+from stampede.records.words import nearest_first
 
 USERS_MAX = 16_000
 """Most virtual users of one k6 container. Each user has a connection, and a container may open 16384 files."""

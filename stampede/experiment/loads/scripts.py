@@ -23,8 +23,7 @@ from stampede.experiment.loads.script import (
     service_time_ms,
 )
 from stampede.records.classes import LOAD_CLASSES, OWN_CLASSES, Login
-from stampede.records.traffic import NOT_SIMULATED, TRAFFIC, Traffic, climbing_rates_rps, rates_per_s
-from stampede.records.words import in_seconds
+from stampede.records.traffic import NOT_SIMULATED, TRAFFIC, Traffic, climbing_rates_rps, in_seconds, rates_per_s
 
 HOUR_S = 3600
 GIVES_UP = f"k6 gives up a request after {ANSWER_WITHIN_S} s"

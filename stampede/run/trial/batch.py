@@ -23,7 +23,7 @@ from stampede.errors import LabError
 from stampede.interruption import uninterrupted, was_stopped
 from stampede.plan import Plan, PlannedTrial, timing
 from stampede.records.run import TODAY, USER_SERVICE, TrialRecord
-from stampede.records.words import in_seconds
+from stampede.records.traffic import in_seconds
 from stampede.run.trial.checking import ask_for_each_class, log_in
 from stampede.run.trial.trial import AT_ONCE, Trial
 from stampede.typed import typed
