@@ -356,11 +356,14 @@ class Worker:
         return number
 
     def close(self) -> None:
-        """Say that this worker has ended."""
+        """Say that this worker has ended. What it notes later is seen by nobody: its slot may be another worker's."""
         if os.getpid() == self.pid:
             self.count_ended()
-            self.memory.write_notes(self.base, self.notes)
-            self.d[self.base + UNTIL] = monotonic()
+            with self.counting, self.lock, self.notes_lock:
+                self.memory.write_notes(self.base, self.notes)
+                words, self.memory = self.d, Shared(-1, "")
+                self.q, self.d, self.bytes = self.memory.q, self.memory.d, self.memory.bytes
+                words[self.base + UNTIL] = monotonic()
 
 
 class Rows:

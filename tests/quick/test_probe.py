@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 import tomllib
@@ -35,8 +36,8 @@ from stampede_probe.__main__ import main as command  # noqa: E402
 from stampede_probe.serve import metrics, snapshot  # noqa: E402
 from stampede_probe.shared import HEAD, RING, RING_AT, ROUTES, SINCE, STARTED, UNTIL, Shared  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
-from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _typed  # noqa: E402
-from stampede_probe.worker import Request, Rows, sent_at, state  # noqa: E402
+from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _stack, _typed  # noqa: E402
+from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
 from stampede_probe.wrap import Asgi, Body, SizedBody, Wsgi  # noqa: E402
 
 
@@ -228,6 +229,26 @@ def test_a_request_is_not_shown_with_the_details_of_the_one_before_it(shared: Sh
     assert (request["thread"], request["delay_s"], request["route"]) == (0, None, layout.UNMATCHED)
 
 
+@pytest.mark.usefixtures("served")
+def test_a_worker_that_has_ended_leaves_its_slot_to_the_next_one(shared: Shared) -> None:
+    """The end of a lifespan closes a worker, and the end of its process again. A request may end between them."""
+    ended = Worker(shared, 1, "ended", loop=False)
+    state.worker, request = ended, ended.begin({"PATH_INFO": "/"}, None)
+    ended.close()
+    [base] = workers(shared, 1)
+    slot = slice(base * layout.WORDS, base * layout.WORDS + layout.SLOT_BYTES)
+    before = bytes(shared.bytes[slot])
+    assert request
+    ended.end(request)
+    ended.hold(1.0)
+    ended.judge_all()
+    notes.fault()
+    ended.close()
+
+    assert base == ended.base
+    assert bytes(shared.bytes[slot]) == before
+
+
 def test_what_has_no_room_is_left_out_and_never_a_request(shared: Shared) -> None:
     """Of names, the greatest counts are kept. Of routes, those of the next workers become others."""
     for worker in range(2):
@@ -301,6 +322,21 @@ def test_the_unit_of_the_header_follows_from_its_size(text: str, expected: float
 )  # fmt: skip
 def test_a_wait_has_a_kind_and_the_name_that_says_most(names: list[str], kind: str, telling: str) -> None:
     assert _kind(names) == (kind, telling)
+
+
+def test_without_a_line_of_the_application_the_line_of_a_library_that_called_another_is_told() -> None:
+    folder = sysconfig.get_path("purelib")
+    libraries: dict[str, Any] = {}
+    for name, source in (("db", "import sys\ndef read(): return sys._getframe(), sys._getframe(1)"),
+                         ("web/views", "def show():\n    return read()")):  # fmt: skip
+        exec(compile(source, f"{folder}/{name}.py", "exec"), libraries)
+    counted: list[str] = []
+    watcher = Watcher.__new__(Watcher)
+    vars(watcher).update(worker=SimpleNamespace(count=lambda _, name, _seconds: counted.append(name)), _idle="")
+
+    watcher._count("/a", _stack(libraries["show"]()), 1.0, 0, "thread computes")
+
+    assert counted == ["thread computes|/a|(library) web/views.py:2 web.views.show → db.read"]
 
 
 def test_rows_have_what_stacks_have_grown_by(tmp_path: Path) -> None:
