@@ -9,8 +9,13 @@ from time import monotonic
 from typing import Any
 
 from stampede_probe import shared as layout
-from stampede_probe.shared import BUCKETS_S, Shared
+from stampede_probe.shared import Shared, get_text, merged
 from stampede_probe.worker import fault, memory, native, state
+
+UNKNOWN = {
+    "no_header": layout.NO_HEADER, "no_time": layout.MISTOLD, "clock_ahead": layout.AHEAD,
+    "too_long_ago": layout.NO_RING,
+}  # fmt: skip
 
 
 def snapshot(shared: Shared | None = None) -> dict[str, Any]:
@@ -19,16 +24,39 @@ def snapshot(shared: Shared | None = None) -> dict[str, Any]:
     ``workers`` has an entry for each worker that is there, ``routes`` the sums of all workers since the server started.
     """
     shared = shared or memory()
-    if state.worker is not None and not state.off:
+    if state.worker is not None:
         state.worker.judge_all()
-        state.worker.write()
-    now, counts = monotonic(), shared.counts()
-    told = {base: shared.read(base).get("worker") for base in shared.slots() if shared.is_same(base)}
-    workers = [_worker(shared, base, of, now) for base, of in told.items() if of]  # another may be taking the slot
-    seconds = [of for second, of in counts.pop("seconds").items() if now - 60 < int(second) <= now]
+    for _ in range(5):
+        sums = shared.q[layout.H_SUMS]
+        found = _read(shared)
+        if sums == shared.q[layout.H_SUMS]:
+            break
+    return found
+
+
+def _read(shared: Shared) -> dict[str, Any]:
+    now, q, d = monotonic(), shared.q, shared.d
+    workers = [_worker(shared, base, now) for base in shared.slots() if shared.is_same(base)]
+    bases = shared.sums()
+    routes: dict[str, dict[str, Any]] = {}
+    for base in bases:
+        for number, name in enumerate(shared.routes(base)):
+            at = base + layout.ROUTE_AT + number * layout.ROUTE_WORDS
+            histograms = {"delays": at + layout.DELAYS, "avoidables": at + layout.AVOIDABLES}
+            kept = routes.setdefault(
+                name, {**dict.fromkeys(layout.COUNTED, 0), **{key: [0] * layout.COUNTS for key in histograms}}
+            )
+            for key, word in layout.COUNTED.items():
+                kept[key] += (d if word in layout.ROUTE_S else q)[at + word]
+            for key, word in histograms.items():
+                kept[key] = [one + two for one, two in zip(kept[key], q[word : word + layout.COUNTS])]
+    seconds = [q[at + 1 : at + 4] for base in shared.slots()
+               for at in range(base + layout.MINUTE, base + layout.PLACE_AT, layout.SECOND_WORDS)
+               if now - 60 < q[at] <= now]  # fmt: skip
     known, waited, avoidable = map(sum, zip((0, 0, 0), *seconds))
     return {
         "time": time.time(),
+        "shared": shared.descriptor >= 0,
         "host": os.uname().nodename,
         "workers": workers,
         "threads": sum(one["threads"] for one in workers),
@@ -39,26 +67,49 @@ def snapshot(shared: Shared | None = None) -> dict[str, Any]:
             "waited_share": waited / known if known else None,
             "avoidable_share": avoidable / known if known else None,
         },
-        **counts,
+        "routes": {name: of for name, of in routes.items() if of["requests"]},
+        "unknown": {reason: sum(q[base + word] for base in bases) for reason, word in UNKNOWN.items()},
+        "clock_ahead_s": max(d[base + layout.AHEAD_S] for base in bases),
+        "collector": {
+            "count": sum(q[base + layout.COLLECTIONS] for base in bases),
+            "paused_s": sum(d[base + layout.COLLECTED_S] for base in bases),
+            "longest_s": max(d[base + layout.COLLECTED_MAX_S] for base in bases),
+        },
+        "held_s": sum(d[base + layout.HELD_S] for base in bases),
+        "faults": sum(q[base + layout.FAULTS] for base in bases),
+        "notes": merged([shared.read_notes(base) for base in bases]),
     }
 
 
-def _worker(shared: Shared, base: int, told: dict[str, Any], now: float) -> dict[str, Any]:
+def _worker(shared: Shared, base: int, now: float) -> dict[str, Any]:
     q, d = shared.q, shared.d
-    busy, held_since = q[base + layout.BUSY], d[base + layout.HELD_SINCE]
-    requests = told.pop("requests", [])[:busy]  # some may have ended since
+    names = shared.routes(base)
+    requests = []
+    idle_since = d[base + layout.SINCE]
+    for at in range(base + layout.PLACE_AT, base + layout.ROUTE_AT, layout.PLACE_WORDS):
+        of = d[at + 4]  # written last, read first
+        thread, delay, route, since = q[at + 1], d[at + 2], q[at + 3], d[at]
+        idle_since = max(idle_since, -since)
+        if since > 0:
+            thread, delay, route = (thread, delay, route) if of == since else (0, -1.0, 0)
+            requests.append({
+                "since_s": max(0.0, now - since), "thread": thread, "delay_s": None if delay < 0 else delay,
+                "route": names[route] if route < len(names) else layout.OTHER,
+            })  # fmt: skip
+    busy = len(requests) + q[base + layout.WITHOUT_PLACE]
+    held = d[base + layout.HELD_SINCE]
     return {
-        **told,
         "pid": q[base + layout.PID],
         "generation": q[base + layout.CLAIM],
+        "server": get_text(shared.bytes, base + layout.SERVER, 2),
         "up_s": now - d[base + layout.SINCE],
+        "threads": q[base + layout.CAPACITY],
+        "loop": bool(q[base + layout.LOOP]),
         "busy": busy,
         "full": bool(q[base + layout.HEAD] % 2),
-        "held_s": now - held_since if held_since else 0.0,
-        "idle_s": 0.0 if busy else now - d[base + layout.IDLE_SINCE],
-        "requests": [
-            {"since_s": max(0.0, now - began), "route": route, "delay_s": delay} for began, route, delay in requests
-        ],
+        "held_s": now - held if held else 0.0,
+        "idle_s": 0.0 if busy else now - idle_since,
+        "requests": sorted(requests, key=lambda one: -one["since_s"]),
     }
 
 
@@ -82,7 +133,7 @@ def metrics(shared: Shared | None = None) -> str:
         if routes:
             lines.extend([f"# HELP stampede_{name} {says}", f"# TYPE stampede_{name} histogram"])
         for route, of in routes.items():
-            for bound, amount in zip((*(f"{one:g}" for one in BUCKETS_S), "+Inf"), accumulate(of[counts])):
+            for bound, amount in zip((*(f"{one:g}" for one in layout.BUCKETS_S), "+Inf"), accumulate(of[counts])):
                 lines.append(f"stampede_{name}_bucket{_labels({'route': route, 'le': bound})} {amount}")
             lines.append(f"stampede_{name}_sum{_labels({'route': route})} {of[total]:.10g}")
             lines.append(f"stampede_{name}_count{_labels({'route': route})} {sum(of[counts])}")
@@ -117,7 +168,7 @@ def metrics(shared: Shared | None = None) -> str:
     family("counter", "pool_full_seconds", says, notes.get("pool full"), "pool")
     says = "Time of long requests and held loops, by line of code."
     family("counter", "stack_seconds", says, notes.get("stacks"), "kind", "route", "at")
-    family("counter", "gc_pause_seconds", "Pauses of the garbage collector.", found["collected_s"])
+    family("counter", "gc_pause_seconds", "Pauses of the garbage collector.", found["collector"]["paused_s"])
     family("counter", "probe_faults", "Faults of the probe, which turned itself off.", found["faults"])
     return "\n".join([*lines, ""])
 

@@ -1,10 +1,10 @@
 """The memory that the workers of a server share: which of them are there, what they are doing, and what they counted.
 
-The file has a header and a slot for each worker. A slot has some words of eight bytes, a ring with the times at which
-the worker became full or ceased to be, and JSON with what the worker does and has counted. Each slot has one writer:
-the process that claimed it, or whoever holds the lock of the file. New JSON is written beside the last, and then one
-word says that it is complete, so a worker that dies while it writes leaves what it wrote before. The first slot has the
-sums of workers whose slot another worker has taken since they ended.
+The file starts with a header, followed by a slot for each worker. All fields are words of eight bytes, and each field
+has one writer: the process that claimed the slot, or whoever holds the lock of the file. A worker that dies in the
+middle of a write therefore leaves at most its own last request behind, or its own notes. Slots 0 and 1 hold the sums of
+workers whose slot another worker has taken since they ended: a new sum is written into the slot that nobody reads, and
+then one word of the header says that it is complete.
 """
 
 from __future__ import annotations
@@ -17,64 +17,51 @@ import stat
 import struct
 import time
 from bisect import bisect_left, bisect_right
-from contextlib import contextmanager, suppress
-from functools import reduce
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Iterator
 
-WORD = 8
+WORDS = 8
 PAGE = 4096
-MAGIC, VERSION = int.from_bytes(b"stampede", "little"), 4
+MAGIC, VERSION = int.from_bytes(b"stampede", "little"), 3
 WORKERS = 190
 """Slots for workers."""
-RING, ROUTES, JSON_BYTES = 4096, 62, 49152
-PREFIX = "stampede-probe-"
-H_MAGIC, H_VERSION, H_CREATED, H_USED, H_CLAIMS, H_CREATOR, H_CREATOR_STARTED = range(7)
-
-PID, STARTED, CLAIM, SINCE, UNTIL, SEEN, BUSY, IDLE_SINCE, HELD_SINCE, HEAD, FAULTS, WRITTEN = range(12)
-"""Words of a slot. ``CLAIM`` is 0 while nothing in the slot counts; ``WRITTEN`` is how often JSON was written."""
-RING_AT = 16
-JSON_AT = RING_AT + RING
-"""Two areas; each begins with the length of its JSON."""
-SLOT_BYTES = -(-(JSON_AT * WORD + 2 * JSON_BYTES) // PAGE) * PAGE
-SLOT_WORDS = SLOT_BYTES // WORD
-SUMS = PAGE // WORD
-"""The first word of the slot with the sums."""
-FILE_BYTES = PAGE + (1 + WORKERS) * SLOT_BYTES
-
-UNMATCHED, OTHER = "(unmatched)", "(other)"
+PLACES, RING, ROUTES, SECONDS, NOTES_BYTES = 64, 4096, 64, 64, 16384
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 COUNTS = len(BUCKETS_S) + 1
+PREFIX = "stampede-probe-"
 
+H_MAGIC, H_VERSION, H_CREATED, H_USED, H_CLAIMS, H_SUMS, H_CREATOR, H_CREATOR_STARTED = range(8)
+"""``H_SUMS`` is twice the claim that was added to the sums last, plus the slot with these sums: 0 or 1."""
 
-def nothing() -> dict[str, Any]:
-    """Return what a worker has counted before it has counted anything."""
-    return {
-        "routes": {},
-        "seconds": {},  # by second: requests whose wait is known; with a wait, an avoidable wait of more than 50 ms
-        "notes": {},  # by kind: seconds by name
-        "unknown": {"no_header": 0, "no_time": 0, "clock_ahead": 0, "too_long_ago": 0},
-        "clock_ahead_s": 0.0,
-        "held_s": 0.0,
-        "collected_s": 0.0,
-        "faults": 0,
-    }
-
-
-def nothing_of_a_route() -> dict[str, Any]:
-    """Return what a worker has counted of a route. The last two are by buckets."""
-    counts = {"requests": 0, "known": 0, "avoidable": 0, "work_s": 0.0, "delay_s": 0.0, "avoidable_s": 0.0}
-    return {**counts, "delays": [0] * (len(BUCKETS_S) + 1), "avoidables": [0] * (len(BUCKETS_S) + 1)}
-
-
-def merged(one: Any, two: Any, name: str = "") -> Any:
-    """Return what two workers counted together."""
-    if isinstance(one, dict):
-        both = {**one, **two}
-        return {key: merged(one[key], two[key], key) if key in one and key in two else both[key] for key in both}
-    if isinstance(one, list):
-        return [first + second for first, second in zip(one, two)]
-    return max(one, two) if name == "clock_ahead_s" else one + two
+# Words of a slot.
+PID, STARTED, CLAIM, SINCE, UNTIL, SEEN, CAPACITY, WITHOUT_PLACE, HELD_SINCE, HEAD, ROUTE_COUNT = range(11)
+NOTES_SEQUENCE, NOTES_LENGTH, SERVER, _, LOOP = range(11, 16)
+NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD = range(17, 23)
+HELD_S, COLLECTED_S, AHEAD_S, COLLECTED_MAX_S = range(23, 27)
+MINUTE = 32
+SECOND_WORDS = 4  # second, requests, waits of more than 50 ms, avoidable waits of more than 50 ms
+PLACE_AT = MINUTE + SECONDS * SECOND_WORDS
+PLACE_WORDS = 8
+"""A cache line: since when a request is at work (negative: since when there is none). Some time later follow, of the
+request that began at the last of these times: thread, queueing delay (negative: unknown), route, since."""
+ROUTE_AT = PLACE_AT + PLACES * PLACE_WORDS
+NAME_WORDS = 8
+REQUESTS, KNOWN, AVOIDED, DELAY_S, AVOIDABLE_S, WORK_S = range(NAME_WORDS, NAME_WORDS + 6)
+DELAYS = NAME_WORDS + 6
+AVOIDABLES = DELAYS + COUNTS
+ROUTE_WORDS = AVOIDABLES + COUNTS
+ROUTE_S = (DELAY_S, AVOIDABLE_S, WORK_S)
+COUNTED = {
+    "requests": REQUESTS, "known": KNOWN, "avoidable": AVOIDED, "work_s": WORK_S, "delay_s": DELAY_S,
+    "avoidable_s": AVOIDABLE_S,
+}  # fmt: skip
+RING_AT = ROUTE_AT + ROUTES * ROUTE_WORDS
+NOTES_AT = RING_AT + RING
+SLOT_BYTES = -(-(NOTES_AT * WORDS + NOTES_BYTES) // PAGE) * PAGE
+SLOT_WORDS = SLOT_BYTES // WORDS
+FILE_BYTES = PAGE + (WORKERS + 2) * SLOT_BYTES
+UNMATCHED, OTHER = "(unmatched)", "(other)"
 
 
 class Shared:
@@ -106,7 +93,7 @@ class Shared:
                 continue
             try:
                 os.ftruncate(descriptor, FILE_BYTES)
-                _fill(descriptor, PAGE + SLOT_BYTES, 0)
+                _fill(descriptor, PAGE + 2 * SLOT_BYTES, 0)
                 return cls(descriptor, path, is_new=True)
             except OSError:  # the folder is full
                 os.close(descriptor)
@@ -127,8 +114,8 @@ class Shared:
                 raise PermissionError(f"{path} belongs to somebody else.")  # noqa: TRY301  # the file is closed below
             until = time.monotonic() + patience_s
             while True:
-                head = os.pread(descriptor, 2 * WORD, 0)
-                if len(head) == 2 * WORD and struct.unpack("<2Q", head) == (MAGIC, VERSION):
+                head = os.pread(descriptor, 2 * WORDS, 0)
+                if len(head) == 2 * WORDS and struct.unpack("<2Q", head) == (MAGIC, VERSION):
                     return cls(descriptor, path)
                 if time.monotonic() > until:  # who makes it needs a moment
                     raise OSError(f"{path} is no file of this version of stampede-probe.")  # noqa: TRY301  # the same
@@ -149,8 +136,13 @@ class Shared:
                 fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
 
     def slots(self) -> range:
-        """Return the first word of each worker's slot that was ever claimed."""
-        return range(SUMS + SLOT_WORDS, SUMS + (1 + min(self.q[H_USED], WORKERS)) * SLOT_WORDS, SLOT_WORDS)
+        """Return the first word of each slot that was ever claimed."""
+        return range(base_of(2), base_of(2 + min(self.q[H_USED], WORKERS)), SLOT_WORDS)
+
+    def sums(self) -> list[int]:
+        """Return the slots whose counts make up the sums of the server, each worker once."""
+        added, place = divmod(self.q[H_SUMS], 2)
+        return [base_of(place), *(base for base in self.slots() if self.q[base + CLAIM] not in (0, added))]
 
     def is_live(self, base: int) -> bool:
         """Whether the worker of a slot is still there; cheap enough to be asked at the beginning of a request."""
@@ -168,97 +160,113 @@ class Shared:
         """Whether the worker of a slot is there, is no zombie, and no other process has got its id."""
         return self.is_live(base) and started(self.q[base + PID]) in (self.q[base + STARTED], -1)
 
-    def claim(self, **about: Any) -> int | None:
-        """Return the first word of a slot for this process, which tells others about it; None if all are taken.
+    def claim(self, capacity: int, server: str, *, loop: bool) -> int | None:
+        """Return the first word of a slot for this process; None if all slots are taken.
 
         Raises:
             OSError: if there is no room for another slot.
         """
-        q, d = self.q, self.d
         with self.locked():
-            ended = [base for base in self.slots() if not (q[base + CLAIM] and self.is_same(base))]
-            added = self.read(SUMS).get("added")
+            ended = [base for base in self.slots() if not (self.q[base + CLAIM] and self.is_same(base))]
             for base in ended:  # who was killed has not said when
-                d[base + UNTIL] = d[base + UNTIL] or d[base + SEEN]
-                if q[base + CLAIM] == added:  # who added its counts was killed, too
-                    q[base + CLAIM] = 0
+                self.d[base + UNTIL] = self.d[base + UNTIL] or self.d[base + SEEN]
+                if self.q[base + CLAIM] == self.q[H_SUMS] // 2:  # who added its counts was killed, too
+                    self.q[base + CLAIM] = 0
             if ended:
-                base = min(ended, key=lambda one: d[one + UNTIL])
-                if q[base + CLAIM]:
+                base = min(ended, key=lambda one: self.d[one + UNTIL])
+                if self.q[base + CLAIM]:
                     self._add(base)
-                q[base + CLAIM] = 0
-                self.bytes[base * WORD : base * WORD + SLOT_BYTES] = bytes(SLOT_BYTES)
-            elif q[H_USED] < WORKERS:
-                base = SUMS + (1 + q[H_USED]) * SLOT_WORDS
+                self.q[base + CLAIM] = 0
+                self.bytes[base * WORDS : base * WORDS + SLOT_BYTES] = bytes(SLOT_BYTES)
+            elif self.q[H_USED] < WORKERS:
+                base = base_of(2 + self.q[H_USED])
                 if self.descriptor >= 0:
-                    _fill(self.descriptor, SLOT_BYTES, base * WORD)
-                q[H_USED] += 1
+                    _fill(self.descriptor, SLOT_BYTES, base * WORDS)
+                self.q[H_USED] += 1
             else:
                 return None
-            q[H_CLAIMS] += 1
-            q[base + STARTED] = max(0, started(os.getpid()))
-            d[base + SINCE] = d[base + SEEN] = d[base + IDLE_SINCE] = time.monotonic()
-            self.write(base, {"worker": about, "counts": nothing()})
-            q[base + PID] = os.getpid()
-            q[base + CLAIM] = q[H_CLAIMS]
+            self.q[H_CLAIMS] += 1
+            self.q[base + STARTED], self.q[base + CAPACITY] = max(0, started(os.getpid())), capacity
+            self.q[base + LOOP] = int(loop)
+            self.d[base + SINCE] = self.d[base + SEEN] = time.monotonic()
+            put_text(self.bytes, base + SERVER, 2, server)
+            for name in (UNMATCHED, OTHER):
+                self.add_route(base, name)
+            self.q[base + PID] = os.getpid()
+            self.q[base + CLAIM] = self.q[H_CLAIMS]
             return base
+
+    def add_route(self, base: int, name: str) -> int:
+        """Give a slot another route, and return its number; that of all other routes if there is no room."""
+        count = self.q[base + ROUTE_COUNT]
+        if count >= ROUTES:
+            return 1
+        put_text(self.bytes, base + ROUTE_AT + count * ROUTE_WORDS, NAME_WORDS, name)
+        self.q[base + ROUTE_COUNT] = count + 1
+        return count
+
+    def routes(self, base: int) -> list[str]:
+        """Return the names of a slot's routes."""
+        count = min(self.q[base + ROUTE_COUNT], ROUTES)
+        return [get_text(self.bytes, base + ROUTE_AT + one * ROUTE_WORDS, NAME_WORDS) for one in range(count)]
 
     def _add(self, base: int) -> None:
         """Add the counts of a worker that has ended to the sums."""
-        counts = merged(self.read(SUMS)["counts"], self.read(base)["counts"])
-        counts["seconds"] = {}
-        routes = counts["routes"]
-        for name in [one for one in routes if one != OTHER][ROUTES:]:
-            routes.update(merged({OTHER: routes.pop(name)}, {OTHER: routes[OTHER]} if OTHER in routes else {}))
-        self.write(SUMS, {"added": self.q[base + CLAIM], "counts": counts})
+        q, d, place = self.q, self.d, self.q[H_SUMS] % 2
+        old, to = base_of(place), base_of(1 - place)
+        self.bytes[to * WORDS : to * WORDS + SLOT_BYTES] = self.bytes[old * WORDS : old * WORDS + SLOT_BYTES]
+        for word in (NO_HEADER, NO_RING, AHEAD, FAULTS, COLLECTIONS, MISTOLD):
+            q[to + word] += q[base + word]
+        for word in (HELD_S, COLLECTED_S):
+            d[to + word] += d[base + word]
+        for word in (AHEAD_S, COLLECTED_MAX_S):
+            d[to + word] = max(d[to + word], d[base + word])
+        for name in (UNMATCHED, OTHER) if not q[to + ROUTE_COUNT] else ():
+            self.add_route(to, name)
+        known = self.routes(to)
+        for number, name in enumerate(self.routes(base)):
+            route = known.index(name) if name in known else self.add_route(to, name)
+            source, target = (one + ROUTE_AT + at * ROUTE_WORDS for one, at in ((base, number), (to, route)))
+            for word in range(NAME_WORDS, ROUTE_WORDS):
+                if word in ROUTE_S:
+                    d[target + word] += d[source + word]
+                else:
+                    q[target + word] += q[source + word]
+        self.write_notes(to, merged([self.read_notes(to), self.read_notes(base)]))
+        q[H_SUMS] = 2 * q[base + CLAIM] + 1 - place
 
-    def write(self, base: int, found: dict[str, Any]) -> None:
-        """Write what a worker does and has counted; if there is no room, without the names with the fewest seconds."""
-        written = self.q[base + WRITTEN] + 1
-        at = (base + JSON_AT) * WORD + written % 2 * JSON_BYTES
-        for most in (None, 200, 100, 30, 10, 0):
-            if most is not None:
-                notes = {kind: dict(sorted(of.items(), key=lambda one: -one[1])[:most])
-                         for kind, of in found["counts"]["notes"].items()}  # fmt: skip
-                found = {**found, "counts": {**found["counts"], "notes": notes}}
-            data = json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
-            if len(data) <= JSON_BYTES - WORD:
-                self.q[at // WORD] = len(data)
-                self.bytes[at + WORD : at + WORD + len(data)] = data
-                self.q[base + WRITTEN] = written
-                return
-
-    def read(self, base: int) -> dict[str, Any]:
-        """Return what was last written into a slot."""
-        found: dict[str, Any] = {}
-        for _ in range(5):
-            written = self.q[base + WRITTEN]
-            at = (base + JSON_AT) * WORD + written % 2 * JSON_BYTES
-            data = bytes(self.bytes[at + WORD : at + WORD + min(self.q[at // WORD], JSON_BYTES - WORD)])
-            if self.q[base + WRITTEN] == written:  # else the next but one may have been written into this area
-                with suppress(ValueError):  # another processor may see the word before the text
-                    found = json.loads(data) if data else {}
-                    break
-        counts = found["counts"] = found.get("counts") or nothing()
-        counts["faults"] += self.q[base + FAULTS]
-        return found
-
-    def counts(self) -> dict[str, Any]:
-        """Return what all workers have counted, each worker once, those that have ended as well."""
-        for _ in range(5):
-            written, sums = self.q[SUMS + WRITTEN], self.read(SUMS)
-            not_added = [base for base in self.slots() if self.q[base + CLAIM] not in (0, sums.get("added"))]
-            counts = reduce(merged, [self.read(base)["counts"] for base in not_added], sums["counts"])
-            if self.q[SUMS + WRITTEN] == written:
+    def write_notes(self, base: int, notes: dict[str, dict[str, float]]) -> None:
+        """Write what a worker counted under names, the greatest counts first until the room is full."""
+        entries = sorted(
+            ((value, kind, name) for kind, of in notes.items() for name, value in of.items()), reverse=True
+        )
+        kept: dict[str, dict[str, float]] = {}
+        room = NOTES_BYTES - 2
+        for value, kind, name in entries:
+            room -= len(json.dumps({kind: {name: round(value, 4)}})) + 2
+            if room < 0:
                 break
-        return counts  # type: ignore[no-any-return]
+            kept.setdefault(kind, {})[name] = round(value, 4)
+        data = json.dumps(kept).encode()
+        at = (base + NOTES_AT) * WORDS
+        self.q[base + NOTES_SEQUENCE] |= 1  # odd: it is being written, or who wrote it failed
+        self.bytes[at : at + len(data)] = data
+        self.q[base + NOTES_LENGTH] = len(data)
+        self.q[base + NOTES_SEQUENCE] += 1
 
-    def turn(self, base: int, now: float) -> int:
-        """Note that a worker has become full, or is no longer; return how often. The time is there before it counts."""
-        head = self.q[base + HEAD]
-        self.d[base + RING_AT + head % RING] = now
-        self.q[base + HEAD] = head + 1
-        return head + 1
+    def read_notes(self, base: int) -> dict[str, dict[str, float]]:
+        """Return what a worker counted under names; nothing if it died while it wrote."""
+        at = (base + NOTES_AT) * WORDS
+        for _ in range(5):
+            before = self.q[base + NOTES_SEQUENCE]
+            data = bytes(self.bytes[at : at + min(self.q[base + NOTES_LENGTH], NOTES_BYTES)])
+            if before % 2 == 0 and self.q[base + NOTES_SEQUENCE] == before:
+                try:
+                    return dict(json.loads(data)) if data else {}
+                except ValueError:
+                    return {}
+            time.sleep(0.001)
+        return {}
 
     def turns(self, base: int, from_s: float, to_s: float) -> tuple[bool, list[float]] | None:
         """Return whether a worker was full at a time, and when this changed until another; None if no longer known."""
@@ -306,6 +314,33 @@ def _fill(descriptor: int, size: int, at: int) -> None:
     while size:
         written = os.pwrite(descriptor, bytes(size), at)  # less than asked when the room ends
         size, at = size - written, at + written
+
+
+def merged(several: list[dict[str, dict[str, float]]]) -> dict[str, dict[str, float]]:
+    """Return the sums of what several workers counted under names."""
+    found: dict[str, dict[str, float]] = {}
+    for notes in several:
+        for kind, of in notes.items():
+            kept = found.setdefault(kind, {})
+            for name, value in of.items():
+                kept[name] = kept.get(name, 0.0) + value
+    return found
+
+
+def base_of(place: int) -> int:
+    """Return the first word of a slot."""
+    return PAGE // WORDS + place * SLOT_WORDS
+
+
+def put_text(view: memoryview, word: int, words: int, text: str) -> None:
+    """Write a text into a field of so many words; what is too long loses its end."""
+    data = text.encode("utf-8", "replace")[: words * WORDS]
+    view[word * WORDS : (word + words) * WORDS] = data.ljust(words * WORDS, b"\0")
+
+
+def get_text(view: memoryview, word: int, words: int) -> str:
+    """Return the text of a field of so many words."""
+    return bytes(view[word * WORDS : (word + words) * WORDS]).rstrip(b"\0").decode("utf-8", "ignore")
 
 
 def started(process: int) -> int:

@@ -39,10 +39,13 @@ def screen(found: dict[str, Any], width: int, height: int) -> list[str]:
         waited = span(of["delay_s"] / known) if known else "?"
         avoidably = share(of["avoidable"] / known) if known else "?"
         lines.append(f"{of['requests']:>9} {span(of['work_s'] / of['requests']):>7} {waited:>7} {avoidably:>9}  {name}")
-    notes = found["notes"]
+    notes, collector = found["notes"], found["collector"]
     lines += _shares("FILLED THE WORKERS WHILE OTHERS WAITED AVOIDABLY, FOR SO LONG IN ALL", notes.get("filled by"), 4)
     lines += _shares("POOLS THAT WERE FULL", notes.get("pool full"), 4)
     lines += _shares("WHERE LONG REQUESTS AND HELD LOOPS SPEND THEIR TIME", notes.get("stacks"), 10)
+    if collector["longest_s"] > 0.01:
+        paused, longest = span(collector["paused_s"]), span(collector["longest_s"])
+        lines += ["", f"garbage collector: {paused} in {collector['count']} pauses, the longest {longest}"]
     return ["".join(one if one.isprintable() else "?" for one in line)[:width] for line in lines[:height]]
 
 

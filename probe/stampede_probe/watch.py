@@ -17,7 +17,7 @@ from time import monotonic
 from types import BuiltinMethodType, CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, NamedTuple
 
-from stampede_probe.shared import IDLE_SINCE, SEEN
+from stampede_probe.shared import COLLECTED_MAX_S, COLLECTED_S, COLLECTIONS, LOOP, SEEN
 from stampede_probe.worker import Request, current, fault, get_ident, native, route_of, state
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ _KINDS = (
     (re.compile(r"^asyncio\.locks\.|\bEvent\.wait$"), "lock"),
 )
 _IDLE = re.compile(r"(selectors|gevent\.hub|eventlet\.hubs)\.")
+_SERVERS = {"gunicorn", "uvicorn", "granian", "hypercorn", "daphne", "click", "runpy"}
 _POOLS = ("anyio/_backends/_asyncio.py", "concurrent/futures/thread.py")
 DEPTH = 3
 """A request is followed through at most so many tasks that wait for each other."""
@@ -83,13 +84,15 @@ _GIL = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 class Stack(NamedTuple):
-    """Where a thread is: its frames, the innermost first, and the innermost frame of the application, if there is one.
+    """Where a thread is: its frames, the innermost first, and the code of the innermost frame of the application.
 
-    ``names`` are the functions of libraries that this frame called, the innermost first.
+    ``names`` are the functions of libraries that this frame called, the innermost first. Without such a frame, it is
+    that of a library that called another library.
     """
 
     frames: list[FrameType]
     names: list[str]
+    is_application: bool = False
     code: CodeType | None = None
     line: int = 0
     instruction: int = -1
@@ -108,7 +111,7 @@ class Watcher:
         self._ticked = self._passed_s = self._next_sample = self._next_second = 0.0
         self._loop_cpu = self._process_cpu = self._loop_waited = 0.0
         self._silent_s = self._collected_before = self._collecting = 0.0
-        self._full_since_look = False
+        self._changed = self._full_since_look = False
         self._before: dict[int, tuple[float, float, float, int]] = {}
         self._ran: dict[int, float] = {}
         self._files: dict[int, int] = {}
@@ -127,6 +130,7 @@ class Watcher:
 
     def watch_loop(self, loop: Any) -> None:
         """Watch the running event loop of asyncio or uvloop."""
+        self.worker.q[self.worker.base + LOOP] = 1
         self.loop = loop
         self._start_ticking()
         self._tick_of_loop()
@@ -154,7 +158,7 @@ class Watcher:
         return self._paused_s
 
     def _is_quiet(self) -> bool:
-        return not self.worker.at_work and monotonic() - self.worker.d[self.worker.base + IDLE_SINCE] > QUIET_S
+        return not self.worker.at_work and monotonic() - self.worker.idle_since > QUIET_S
 
     def goes_on(self, now: float) -> None:
         """Note that the loop goes on, and what kept it if it was held."""
@@ -166,10 +170,11 @@ class Watcher:
                 mine_s = time.thread_time() - self._loop_cpu
                 others_s = max(time.process_time() - self._process_cpu - mine_s, self._silent_s)
                 kind = "computed" if mine_s >= held_s / 2 else "locked" if others_s > held_s / 2 else "held"
-                if self.worker.counts["collected_s"] - self._collected_before > held_s / 2:
+                if self.worker.d[self.worker.base + COLLECTED_S] - self._collected_before > held_s / 2:
                     kind = "collected"
                 self.worker.hold(self._ticked + self._paused_s)
                 self.worker.count("loop", kind, held_s)
+                self._changed = True
                 if self.worker.rows:
                     self.worker.rows.span(kind, self._loop_native, held_s)
             self.worker.let_go(now)
@@ -178,7 +183,7 @@ class Watcher:
             self._tick(now)
 
     def _tick(self, now: float) -> None:
-        self._silent_s, self._collected_before = 0.0, self.worker.counts["collected_s"]
+        self._silent_s, self._collected_before = 0.0, self.worker.d[self.worker.base + COLLECTED_S]
         self._loop_cpu, self._process_cpu = time.thread_time(), time.process_time()
         self._ticked = now
         self.worker.due = now + TICK_S / 2
@@ -201,7 +206,7 @@ class Watcher:
 
     def _full(self, what: str, name: str, threads: int) -> None:
         self.worker.count("pool full", f"{name} of {threads} threads", self._paused_s)
-        self._full_since_look = True
+        self._changed = self._full_since_look = True
         if self.worker.rows:
             self.worker.rows.span(what, threads, self._paused_s)
 
@@ -211,7 +216,10 @@ class Watcher:
             self._collecting = monotonic()
         elif self._collecting and state.worker is self.worker:
             seconds = monotonic() - self._collecting
-            self.worker.counts["collected_s"] += seconds
+            d, base = self.worker.d, self.worker.base
+            self.worker.q[base + COLLECTIONS] += 1
+            d[base + COLLECTED_S] += seconds
+            d[base + COLLECTED_MAX_S] = max(d[base + COLLECTED_MAX_S], seconds)
             if seconds > PAUSE_S:
                 by = sys._getframe().f_back or sys._getframe()  # while the interpreter ends, nobody called this
                 self._pauses.append((by.f_code, by.f_lasti, by.f_lineno, about.get("generation", 2), seconds))
@@ -225,7 +233,7 @@ class Watcher:
         _libraries()  # now: it looks at many folders, which takes long while others have the interpreter's lock
         self._count_others({})
         last = monotonic()
-        while self.worker.pid and state.worker in (None, self.worker):
+        while state.worker is None or state.worker is self.worker:
             try:
                 wait_s = LOOK_S if self.worker.loop else SAMPLE_S
                 if self._is_quiet() and not self.worker.held_since:
@@ -248,14 +256,16 @@ class Watcher:
                     code, instruction, line, generation, seconds = self._pauses.popleft()
                     by = _collector(code, instruction, line, generation)
                     self.worker.count("stacks", f"gc|(all requests)|{by}", seconds)
-                if now - self.worker.written > SAMPLE_S * 0.75 and (self.worker.changed or self.worker.at_work):
-                    self.worker.write()
+                    self._changed = True
                 if now >= self._next_second:
                     self._next_second = now + 1.0
-                    if self.worker.rows:
-                        with self.worker.counting:
-                            stacks = dict(self.worker.counts["notes"].get("stacks", {}))
-                        self.worker.rows.stacks(stacks)
+                    if self._changed:
+                        self._changed = False
+                        with self.worker.notes_lock:
+                            self.worker.memory.write_notes(self.worker.base, self.worker.notes)
+                            stacks = dict(self.worker.notes.get("stacks", {}))
+                        if self.worker.rows:
+                            self.worker.rows.stacks(stacks)
                     endpoint.take()
             except Exception:  # a fault of the probe is no fault of the server
                 fault()
@@ -290,13 +300,14 @@ class Watcher:
             self._count_others({})
             return
         passed_s = self._passed_s if self._next_sample else max(SAMPLE_S, self._passed_s)
-        self._next_sample = now + SAMPLE_S
+        self._next_sample, self._changed = now + SAMPLE_S, True
         if pool_is_full:
             self._count_pools(stacks, passed_s)
         for request, thread, stack, where in found:
             route, lasted_s = BY_NOBODY, now - self._ticked
             if request is not None:
                 route = request.route or route_of(request)
+                self.worker.show_route(request, route)
                 lasted_s = lasted_s if where else now - request.began
             if where:
                 self.worker.held_by = route
@@ -329,7 +340,7 @@ class Watcher:
             thread = in_pools.get(request, 0)
             if thread:
                 stack = stacks[thread]
-                if not (held or stack.code is not None):
+                if not (held or stack.is_application):
                     stack = _stack(_awaited(request.holder))
                 yield request, thread, stack, ""
             elif not held and request is runs:
@@ -342,7 +353,7 @@ class Watcher:
         for thread, (frames, *_) in stacks.items():
             inner = next((place for place, one in enumerate(frames) if one.f_code.co_filename.endswith(_POOLS)), 0)
             stack = _stack(frames[:inner])
-            if stack.code is not None:
+            if stack.is_application:
                 self._count(IN_POOL, stack, weight_s, thread, "pool thread ")
 
     def _count_others(self, stacks: dict[int, Stack]) -> None:
@@ -352,15 +363,15 @@ class Watcher:
             ran[native_id] = ran_s = _ran_s(native_id)
             grown_s = ran_s - self._ran.get(native_id, 0.0)
             stack = stacks.get(thread) if grown_s > self._passed_s / SOME and thread not in servers else None
-            if stack is not None and stack.code is not None:
+            if stack is not None and stack.is_application:
                 self._count(BY_NOBODY, stack, grown_s, thread, "thread computes")
         self._ran = ran
 
     def _count(self, route: str, stack: Stack, weight_s: float, thread: int, where: str = "") -> None:
-        frames, names, code, line, instruction = stack
+        frames, names, is_application, code, line, instruction = stack
         if not frames:
             return
-        at = f"{_short(code.co_filename)}:{line} {_about(code)[1]}" if code is not None else "(library)"
+        at = f"{_short(code.co_filename)}:{line} {_about(code)[1]}" if code is not None else ""
         called = _called(code, instruction) if code is not None and not names else ""
         kind, library = _kind(names or [called])
         is_idle = bool(names) and (names[0] == self._idle or _IDLE.match(names[0]) is not None)
@@ -375,7 +386,7 @@ class Watcher:
         if kind in ("queue", "lock") and code is not None and _POOL.search(_about(code)[1]):
             kind = "pool"  # of the application's own
         called = library or called
-        text = " ".join(filter(None, [at, called and f"→ {called}"]))
+        text = " ".join(filter(None, ["" if is_application else "(library)", at, called and f"→ {called}"]))
         self.worker.count("stacks", f"{where}{kind}|{route}|{text}", weight_s)
 
     def _scheduled(self, thread: int) -> tuple[float, float, int]:
@@ -439,13 +450,19 @@ def _stack(frames: Iterable[FrameType]) -> Stack:
     """Return where a thread is, given its frames."""
     frames = list(frames)
     names: list[str] = []
+    caller, called = Stack(frames, names), ""
     for frame in frames:
         is_application, name = _about(frame.f_code)
+        package = name.partition(".")[0]
         if is_application:
-            return Stack(frames, names, frame.f_code, frame.f_lineno, frame.f_lasti)
+            return Stack(frames, names, True, frame.f_code, frame.f_lineno, frame.f_lasti)
+        is_caller = bool(package) and package not in (called, *_PLUMBING, *_SERVERS)
+        if called and is_caller and caller.code is None:
+            caller = Stack(frames, names[:], False, frame.f_code, frame.f_lineno, frame.f_lasti)
+        called = called or package if package not in _PLUMBING else called
         if name:
             names.append(name)
-    return Stack(frames, names)
+    return caller
 
 
 @lru_cache(5000)
@@ -502,7 +519,7 @@ def _awaited(task: Any, depth: int = 0) -> list[FrameType]:
         for other in waits_for if depth < DEPTH else ():
             if other is not task and hasattr(other, "get_coro") and not other.done():
                 others.append([*_awaited(other, depth + 1), *frames[::-1]])
-    return max([frames[::-1], *others], key=lambda each: (_stack(each).code is not None, len(each)))
+    return max([frames[::-1], *others], key=lambda each: (_stack(each).is_application, len(each)))
 
 
 def _request_in(stack: Stack) -> Request | None:

@@ -16,26 +16,35 @@ from collections import deque
 from contextlib import suppress
 from contextvars import ContextVar
 from importlib import import_module
+from operator import add
+from struct import Struct
 from time import monotonic
 from time import time as epoch
 from typing import Any, Callable
 
 from stampede_probe import shared as layout
-from stampede_probe.shared import BUCKETS_S, OTHER, ROUTES, UNMATCHED, Shared, nothing, nothing_of_a_route
+
+# isort: off
+from stampede_probe.shared import (
+    AHEAD, AHEAD_S, AVOIDABLE_S, AVOIDABLES, AVOIDED, BUCKETS_S, DELAY_S, DELAYS, FAULTS, HEAD, HELD_S, HELD_SINCE,
+    KNOWN, MINUTE, MISTOLD, NO_HEADER, NO_RING, OTHER, PLACE_AT, PLACE_WORDS, PLACES, REQUESTS, RING, RING_AT, ROUTE_AT,
+    ROUTE_S, ROUTE_WORDS, SECOND_WORDS, SECONDS, UNMATCHED, UNTIL, WITHOUT_PLACE, WORDS, WORK_S, Shared,
+)  # fmt: skip
+
+# isort: on
 
 COUNTS_S = 0.05
 """A wait counts if it is longer than this, as in the lab."""
 CLOCK_S, STEP_S, LONGEST_S, NEVER = 0.002, 0.001, 3600.0, float("inf")
 """A clock that is ahead by less is in step. Proxies tell the time in steps of a millisecond, so a shorter delay is none
 that another worker could avoid. A request that came longer ago carries a wrong time."""
-UNCOUNTED, SECONDS = 64, 64
-"""At most so many requests have ended and are not counted, and of so many seconds with requests counts are kept."""
-UNSEEN_S = 0.5
-"""For so long, others do not see what a worker has counted."""
-NAMES, LISTED = 500, 32
-"""How many names of one kind a worker keeps counts of, and how many requests at work it tells."""
+UNCOUNTED = 64
+"""At most so many requests have ended and are not counted."""
+NAMES = 500
+"""How many names of one kind a worker keeps counts of."""
 _NO_CSV = str.maketrans(',"\n\r', ";'  ")
 current: ContextVar[Any] = ContextVar("stampede_probe", default=None)
+_DETAILS, _SECOND = Struct("=QdQd"), Struct("=QQQQ")
 _SEGMENTS = bool(os.environ.get("STAMPEDE_PROBE_SEGMENTS"))
 
 
@@ -74,6 +83,7 @@ class Request:
     thread: int
     key: Any
     began: float
+    place = 0
     ended = 0.0
     route: str | None = None
     is_judged = False
@@ -85,46 +95,47 @@ class Worker:
     """The notes of this process. ``capacity`` is how many requests it works on at once; 0: it has no limit."""
 
     __slots__ = (
-        "about", "at_work", "base", "busy_at", "capacity", "changed", "counting", "counts", "d", "due", "ended",
-        "free_since", "head", "held_by", "held_since", "holds", "idle_since_at", "lately", "left", "lock", "loop",
-        "memory", "pid", "q", "rows", "server", "watcher", "written",
+        "at_work", "base", "bytes", "capacity", "counting", "d", "due", "ended", "free", "free_since", "head",
+        "held_by", "held_since", "holds", "idle_since", "lately", "left", "lock", "loop", "memory", "notes",
+        "notes_lock", "numbers", "pid", "q", "rows", "server", "watcher",
     )  # fmt: skip  # a request finds what it needs beside each other in memory
 
     def __init__(self, memory: Shared, capacity: int, server: str, *, loop: bool) -> None:
         """Take a slot, and watch this process."""
-        self.about = {"server": server, "threads": capacity, "loop": loop}
         try:
-            slot = memory.claim(**self.about)
+            slot = memory.claim(capacity, server, loop=loop)
             reason = "all slots for workers are taken"
         except OSError as error:
             slot, reason = None, f"there is no room for another worker: {error.strerror}"
         if slot is None:
             _say(f"{reason}; this worker counts for itself alone")
             memory = Shared(-1, "")
-            slot = memory.claim(**self.about)
+            slot = memory.claim(capacity, server, loop=loop)
         assert slot is not None
         self.memory, self.base, self.capacity, self.loop = memory, slot, capacity, loop
-        self.pid, self.q, self.d = os.getpid(), memory.q, memory.d
-        self.busy_at, self.idle_since_at = slot + layout.BUSY, slot + layout.IDLE_SINCE
+        self.pid, self.idle_since, self.held_since = os.getpid(), monotonic(), 0.0
+        self.q, self.d, self.bytes = memory.q, memory.d, memory.bytes
         self.lock = native("_thread", "allocate_lock")()
+        self.free = list(range(slot + PLACE_AT, slot + PLACE_AT + PLACES * PLACE_WORDS, PLACE_WORDS))[::-1]
+        """The first word of each free place."""
         self.at_work: dict[Any, Request] = {}
         """By thread, task or greenlet while the application is called; by itself while its body is sent."""
         self.left: deque[Request] = deque()
         """Requests whose body was forgotten by the server without being closed."""
-        self.head, self.free_since, self.held_since = 0, 0.0, 0.0
         self.held_by = "(not seen)"
         self.holds: deque[tuple[float, float, str]] = deque(maxlen=64)
         self.lately: deque[tuple[float, float, str]] = deque(maxlen=4 * UNCOUNTED)
         self.ended: deque[Request] = deque()
         """Requests that are not counted yet."""
-        self.counting = native("_thread", "RLock")()
-        self.counts = nothing()
-        self.changed, self.written = False, monotonic()
-        """Whether others do not see yet what this worker does and has counted, and when they last got to see it."""
+        self.counting = native("_thread", "allocate_lock")()
+        self.numbers = {UNMATCHED: 0, OTHER: 1}
+        self.head, self.free_since = 0, 0.0
         self.server: Any = None
         """gunicorn's worker: while it is ``alive``, it takes requests."""
         self.due = NEVER
         """When the event loop must show again that it goes on."""
+        self.notes: dict[str, dict[str, float]] = {}
+        self.notes_lock = native("_thread", "allocate_lock")()
         self.rows = Rows(os.environ["STAMPEDE_PROBE_ROWS"]) if os.environ.get("STAMPEDE_PROBE_ROWS") else None
         from stampede_probe.watch import Watcher  # it knows the worker
 
@@ -150,9 +161,13 @@ class Worker:
                 if key in at_work:
                     return None
                 at_work[key] = request
-                self.q[self.busy_at] = len(at_work)
                 if len(at_work) == self.capacity and not self.held_since:
                     self._turn(now)
+                if self.free:
+                    request.place = place = self.free.pop()
+                    self.d[place] = now
+                else:
+                    self.q[self.base + WITHOUT_PLACE] += 1
             if self.rows:
                 self.rows.began(request)
         except Exception:  # whatever it is, it must not reach the request
@@ -172,7 +187,7 @@ class Worker:
         if request.ended:
             return
         try:
-            request.ended = now = monotonic()
+            request.ended = self.idle_since = now = monotonic()
             if request.route is None:
                 request.route = route_of(request)
             with self.lock:
@@ -183,8 +198,11 @@ class Worker:
                 elif len(self.at_work) == self.capacity and not self.held_since:
                     self._turn(now)
                 del self.at_work[request.key]
-                self.q[self.busy_at] = len(self.at_work)
-                self.d[self.idle_since_at] = now
+                if request.place:
+                    self.d[request.place] = -now
+                    self.free.append(request.place)
+                else:
+                    self.q[self.base + WITHOUT_PLACE] -= 1
             request.source = request.holder = request.key = None
             self.ended.append(request)
             if self.rows:
@@ -192,92 +210,93 @@ class Worker:
                 self.rows.ended(request, request.route)
             if len(self.ended) >= UNCOUNTED:
                 self.count_ended()
-                if now - self.written > UNSEEN_S:  # the watching thread gets no processor
-                    self.write()
         except Exception:  # whatever it is, it must not reach the request
             fault()
 
     def count_ended(self) -> None:
         """Count the requests that have ended; called by the watching thread, and when there are many."""
-        routes, seconds = self.counts["routes"], self.counts["seconds"]
+        routes: dict[str, list[Any]] = {}
+        seconds: dict[int, list[int]] = {}
         with self.counting:
+            q, d = self.q, self.d
             ended = [self.ended.popleft() for _ in range(len(self.ended))]
             self.lately.extend((one.began, one.ended, one.route or UNMATCHED) for one in ended)
-            self.changed = self.changed or bool(ended)
             for request in ended:
                 self._judge(request)
                 delay, avoidable, route = request.delay, request.avoidable, request.route or UNMATCHED
-                if route not in routes and len(routes) >= ROUTES:
-                    route = OTHER
-                of = routes.get(route) or routes.setdefault(route, nothing_of_a_route())
-                of["requests"] += 1
-                of["work_s"] += request.ended - request.began
+                of = routes.get(route) or routes.setdefault(route, [0] * ROUTE_WORDS)
+                of[REQUESTS] += 1
+                of[WORK_S] += request.ended - request.began
                 if delay is None:
                     continue
-                of["delay_s"] += delay
-                of["delays"][bisect_left(BUCKETS_S, delay)] += 1
+                of[DELAY_S] += delay
+                of[DELAYS + bisect_left(BUCKETS_S, delay)] += 1
                 if avoidable is None:
                     continue
-                of["known"] += 1
-                of["avoidable"] += avoidable > COUNTS_S
-                of["avoidable_s"] += avoidable
-                of["avoidables"][bisect_left(BUCKETS_S, avoidable)] += 1
+                of[KNOWN] += 1
+                of[AVOIDABLE_S] += avoidable
+                of[AVOIDABLES + bisect_left(BUCKETS_S, avoidable)] += 1
+                of[AVOIDED] += avoidable > COUNTS_S
                 second = seconds.setdefault(int(request.ended), [0, 0, 0])
                 second[0] += 1
                 second[1] += delay > COUNTS_S
                 second[2] += avoidable > COUNTS_S
-            while len(seconds) > SECONDS:
-                del seconds[min(seconds)]
+            for route, of in routes.items():
+                at = self.base + ROUTE_AT + self._number_of(route) * ROUTE_WORDS
+                for word, value in enumerate(of):
+                    if value:
+                        (d if word in ROUTE_S else q)[at + word] += value
+            for number, counts in seconds.items():
+                at = self.base + MINUTE + number % SECONDS * SECOND_WORDS
+                before = q[at + 1 : at + 4].tolist() if q[at] == number else (0, 0, 0)
+                _SECOND.pack_into(self.bytes, at * WORDS, number, *map(add, before, counts))
 
     def judge_all(self) -> None:
-        """Find for how long each request waited that has ended or is at work."""
+        """Find for how long each request at work waited."""
         self.count_ended()
         with self.lock:
-            at_work = list(self.at_work.values())
+            new = [one for one in self.at_work.values() if not one.is_judged]
         with self.counting:
-            for request in at_work:
+            for request in new:
                 self._judge(request)
-
-    def write(self) -> None:
-        """Let others see what this worker does and has counted."""
-        with self.lock:
-            oldest = sorted(self.at_work.values(), key=lambda one: one.began)[:LISTED]
-        requests = [(one.began, one.route or route_of(one), one.delay) for one in oldest]
-        with self.counting:
-            if not self.pid:
-                return
-            self.changed, self.written = False, monotonic()
-            self.memory.write(self.base, {"worker": {**self.about, "requests": requests}, "counts": self.counts})
+                with self.lock:
+                    if request.place and not request.ended:
+                        delay = -1.0 if request.delay is None else request.delay
+                        _DETAILS.pack_into(
+                            self.bytes, (request.place + 1) * WORDS, request.thread, delay, 0, request.began
+                        )
 
     def _judge(self, request: Request) -> None:
         """Find for how long a request waited, and how much of this another worker could have avoided."""
         if request.is_judged:
             return
-        request.is_judged, began, sent, unknown = True, request.began, request.sent, self.counts["unknown"]
+        request.is_judged, began, sent = True, request.began, request.sent
         if not sent:
-            unknown["no_header"] += 1
+            self.q[self.base + NO_HEADER] += 1
             return
         at = sent_at(sent if isinstance(sent, str) else sent.decode("latin-1"))
         delay = began + epoch() - monotonic() - at if at else LONGEST_S + 1
         if delay > LONGEST_S:
-            unknown["no_time"] += 1
+            self.q[self.base + MISTOLD] += 1
         elif delay < -CLOCK_S:
-            unknown["clock_ahead"] += 1
-            self.counts["clock_ahead_s"] = max(self.counts["clock_ahead_s"], -delay)
+            self.q[self.base + AHEAD] += 1
+            self.d[self.base + AHEAD_S] = max(self.d[self.base + AHEAD_S], -delay)
         else:
             request.delay = delay = max(0.0, delay)
             request.avoidable = 0.0
             if delay >= STEP_S and self.free_since >= began - delay:
                 request.avoidable = self.memory.avoidable(self.base, began - delay, began)
                 if request.avoidable is None:
-                    unknown["too_long_ago"] += 1
+                    self.q[self.base + NO_RING] += 1
                 elif request.avoidable > COUNTS_S:
                     self._blame(request.avoidable, began - delay, began)
 
     def _turn(self, now: float) -> None:
-        """Note that the worker has become full, or is no longer."""
-        self.head = head = self.memory.turn(self.base, now)
-        self.free_since = NEVER if head % 2 else now
+        """Note that the worker has become full, or is no longer. The time is written before it counts."""
+        head = self.head
+        self.d[self.base + RING_AT + head % RING] = now
+        self.q[self.base + HEAD] = self.head = head + 1
+        self.free_since = now if head % 2 else NEVER
 
     def hold(self, since: float) -> None:
         """Note that the event loop has not gone on since a time; the worker is full from then on."""
@@ -285,17 +304,16 @@ class Worker:
             if not self.held_since:
                 if not (self.capacity and len(self.at_work) >= self.capacity):
                     self._turn(since)
-                self.held_since = self.d[self.base + layout.HELD_SINCE] = since
+                self.held_since = self.d[self.base + HELD_SINCE] = since
 
     def let_go(self, now: float) -> None:
         """Note that the event loop goes on."""
         with self.lock:
             if self.held_since:
-                self.counts["held_s"] += now - self.held_since
+                self.d[self.base + HELD_S] += now - self.held_since
                 self.holds.append((self.held_since, now, self.held_by))
                 self.held_by = "(not seen)"
-                self.held_since = self.d[self.base + layout.HELD_SINCE] = 0.0
-                self.changed = True
+                self.held_since = self.d[self.base + HELD_SINCE] = 0.0
                 if not (self.capacity and len(self.at_work) >= self.capacity):
                     self._turn(now)
 
@@ -313,23 +331,39 @@ class Worker:
         for route, seconds in times.items():
             self.count("filled by", route, avoidable * seconds / whole)
 
-    def count(self, kind: str, name: str, seconds: float) -> None:
-        """Add to the seconds that are counted under a name."""
-        with self.counting:
-            of = self.counts["notes"].setdefault(kind, {})
+    def count(self, kind: str, name: str, value: float) -> None:
+        """Add to what is counted under a name."""
+        with self.notes_lock:
+            of = self.notes.setdefault(kind, {})
             if name not in of and len(of) >= NAMES:
                 name = OTHER
-            of[name] = of.get(name, 0.0) + seconds
-            self.changed = True
+            of[name] = of.get(name, 0.0) + value
+
+    def show_route(self, request: Request, route: str) -> None:
+        """Show the route of a request at work to others."""
+        with self.counting:
+            number = self._number_of(route)
+        with self.lock:
+            if request.place and not request.ended:
+                self.q[request.place + 3] = number
+
+    def _number_of(self, route: str) -> int:
+        number = self.numbers.get(route)
+        if number is None:
+            number = self.memory.add_route(self.base, route)
+            if len(self.numbers) < 4 * layout.ROUTES:
+                self.numbers[route] = number
+        return number
 
     def close(self) -> None:
-        """Say that this worker has ended."""
+        """Say that this worker has ended. What it notes later is seen by nobody: its slot may be another worker's."""
         if os.getpid() == self.pid:
-            if not state.off:
-                self.count_ended()
-                self.write()
-            self.pid = 0  # another worker may have the slot from now on
-            self.d[self.base + layout.UNTIL] = monotonic()
+            self.count_ended()
+            with self.counting, self.lock, self.notes_lock:
+                self.memory.write_notes(self.base, self.notes)
+                words, self.memory = self.d, Shared(-1, "")
+                self.q, self.d, self.bytes = self.memory.q, self.memory.d, self.memory.bytes
+                words[self.base + UNTIL] = monotonic()
 
 
 class Rows:
@@ -410,9 +444,8 @@ def route_of(request: Request) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text without control characters, and of at most 60 bytes."""
-    text = text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text)
-    return text.encode("utf-8", "replace")[:60].decode("utf-8", "ignore")
+    """Return a text without control characters, and no longer than a field."""
+    return (text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text))[:60]
 
 
 def getcurrent() -> Any:
@@ -500,7 +533,7 @@ def fault() -> None:
     """Turn the probe off because it failed; say so once."""
     error = sys.exc_info()[1]
     if state.worker is not None:
-        state.worker.q[state.worker.base + layout.FAULTS] = 1
+        state.worker.q[state.worker.base + FAULTS] = 1
     state.off = True
     _say(f"turned off in process {os.getpid()}, because it failed: {error!r}")
 

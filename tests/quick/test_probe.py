@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 import tomllib
@@ -27,16 +28,15 @@ from stampede.paths import ROOT
 from tests.conftest import wait_until
 
 PROBE = ROOT / "probe"
-ABOUT = {"server": "sync", "threads": 1, "loop": False}
 sys.path.insert(0, str(PROBE))
 
 from stampede_probe import shared as layout  # noqa: E402
 from stampede_probe import worker as notes  # noqa: E402
 from stampede_probe.__main__ import main as command  # noqa: E402
 from stampede_probe.serve import metrics, snapshot  # noqa: E402
-from stampede_probe.shared import RING, ROUTES, SINCE, STARTED, UNTIL, Shared, nothing, nothing_of_a_route  # noqa: E402
+from stampede_probe.shared import HEAD, RING, RING_AT, ROUTES, SINCE, STARTED, UNTIL, Shared  # noqa: E402
 from stampede_probe.top import screen, span  # noqa: E402
-from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _typed  # noqa: E402
+from stampede_probe.watch import Watcher, _called, _collector, _kind, _natives, _stack, _typed  # noqa: E402
 from stampede_probe.worker import Request, Rows, Worker, sent_at, state  # noqa: E402
 from stampede_probe.wrap import Asgi, Body, SizedBody, Wsgi  # noqa: E402
 
@@ -57,9 +57,17 @@ def served(shared: Shared) -> Iterator[Callable[..., Any]]:
     state.worker, state.memory, state.off, state.capacity = None, None, False, None
 
 
+def turn(shared: Shared, base: int, *times_s: float) -> None:
+    """Note when a worker became full, no longer full, full, and so on."""
+    for when in times_s:
+        head = shared.q[base + HEAD]
+        shared.d[base + RING_AT + head % RING] = when
+        shared.q[base + HEAD] = head + 1
+
+
 def claim(shared: Shared) -> int | None:
     """Claim a slot as a worker with one thread does."""
-    return shared.claim(**ABOUT)
+    return shared.claim(1, "sync", loop=False)
 
 
 def workers(shared: Shared, count: int, since_s: float = 0.0) -> list[int]:
@@ -71,17 +79,17 @@ def workers(shared: Shared, count: int, since_s: float = 0.0) -> list[int]:
     return bases
 
 
-def has_counted(shared: Shared, base: int, routes: dict[str, int], **counts: Any) -> None:
-    """Write that a worker has counted so many requests of each route, and more."""
-    counted = {name: {**nothing_of_a_route(), "requests": count} for name, count in routes.items()}
-    shared.write(base, {"worker": ABOUT, "counts": {**nothing(), "routes": counted, **counts}})
+def has_counted(shared: Shared, base: int, route: str, requests: int) -> int:
+    """Note that a worker has counted so many requests of a route, and return the first word of this route."""
+    at = base + layout.ROUTE_AT + shared.add_route(base, route) * layout.ROUTE_WORDS
+    shared.q[at + layout.REQUESTS] = requests
+    return at
 
 
 def test_a_wait_is_avoidable_while_the_own_worker_is_full_and_another_is_not(shared: Shared) -> None:
     one, two = workers(shared, 2)
-    for base, turns in ((one, (10, 20, 21, 30)), (two, (12, 15, 25))):
-        for when in turns:
-            shared.turn(base, when)
+    turn(shared, one, 10, 20, 21, 30)
+    turn(shared, two, 12, 15, 25)
 
     assert shared.avoidable(one, 5, 31) == pytest.approx(11)  # full for 19 s, 8 s of them both
     assert shared.avoidable(two, 5, 31) == pytest.approx(1)  # from 30 on
@@ -90,8 +98,7 @@ def test_a_wait_is_avoidable_while_the_own_worker_is_full_and_another_is_not(sha
 
 def test_a_wait_that_began_before_what_is_kept_is_unknown(shared: Shared) -> None:
     one, _ = workers(shared, 2)
-    for when in range(RING + 100):
-        shared.turn(one, when)
+    turn(shared, one, *range(RING + 100))
     assert shared.turns(one, RING + 1.5, RING + 4) == (False, [RING + 2, RING + 3])
 
     assert shared.avoidable(one, 50, RING + 101) is None
@@ -100,8 +107,7 @@ def test_a_wait_that_began_before_what_is_kept_is_unknown(shared: Shared) -> Non
 
 def test_a_worker_that_was_not_there_had_no_free_thread(shared: Shared) -> None:
     one, two, three = workers(shared, 3)
-    shared.turn(one, 10)
-    shared.turn(one, 20)
+    turn(shared, one, 10, 20)
     shared.d[two + SINCE], shared.d[two + UNTIL] = 13, 16
     shared.d[three + SINCE], shared.d[three + UNTIL] = 1, 2
 
@@ -131,7 +137,7 @@ def test_avoidable_waits_are_those_of_the_lab(seed: int, shared: Shared) -> None
             waited[number] = shared.avoidable(bases[worker], rows[number][0], when)
         at_work[worker] += 1 if begins else -1
         if (at_work[worker] == threads and begins) or (at_work[worker] == threads - 1 and not begins):
-            shared.turn(bases[worker], when)
+            turn(shared, bases[worker], when)
     sent_s, began_s, ended_s, of = (np.array(column) for column in zip(*rows, strict=True))
     names = [str(one) for one in range(count)]
     answered = Answered(names, ["all"], 0, 100, 60, of, np.zeros_like(of), sent_s, began_s, ended_s)
@@ -143,7 +149,7 @@ def test_avoidable_waits_are_those_of_the_lab(seed: int, shared: Shared) -> None
 
 def lines_of_a_claim(shared: Shared, killed_at: int = -1) -> list[int]:
     """Claim a slot, and return the lines that ran. Kill this process before the line with this place among them."""
-    codes = {one.__code__ for one in (Shared.claim, Shared._add, Shared.write)}
+    codes = {one.__code__ for one in (Shared.claim, Shared._add, Shared.add_route, Shared.write_notes)}
     ran: list[int] = []
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -163,11 +169,13 @@ def lines_of_a_claim(shared: Shared, killed_at: int = -1) -> list[int]:
 
 
 def ended_workers() -> Shared:
-    """Return the memory of a server whose two workers ended after three requests each."""
+    """Return the memory of a server whose two workers were killed in their fourth request."""
     shared = Shared.create()
     for base in workers(shared, 2):
-        has_counted(shared, base, {"/a": 3}, notes={"stacks": {"waits|/a|": 3.0}}, clock_ahead_s=3.0)
+        has_counted(shared, base, "/a", 3)
+        shared.write_notes(base, {"stacks": {"waits|/a|": 3.0}})
         shared.q[base + layout.FAULTS] = 3
+        shared.d[base + layout.AHEAD_S] = shared.d[base + layout.PLACE_AT] = 3.0
         shared.q[base + STARTED] -= 1
     return shared
 
@@ -190,9 +198,9 @@ def test_who_is_killed_while_it_claims_a_slot_changes_no_sum() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         for claims in range(4):
             told = snapshot(shared)
-            counted = told["routes"]["/a"]["requests"], told["faults"], told["clock_ahead_s"], told["notes"]
-            if counted != (6, 6, 3.0, {"stacks": {"waits|/a|": 6.0}}):
-                wrong[ran[killed_at], claims] = counted
+            sums = told["routes"]["/a"]["requests"], told["faults"], told["clock_ahead_s"], told["in_flight"]
+            if (*sums, told["notes"]) != (6, 6, 3.0, 0, {"stacks": {"waits|/a|": 6.0}}):
+                wrong[ran[killed_at], claims] = (*sums, told["notes"])
             claim(shared)
         assert len(list(shared.slots())) == 4  # both slots were used again
         Path(shared.path).unlink()
@@ -200,52 +208,69 @@ def test_who_is_killed_while_it_claims_a_slot_changes_no_sum() -> None:
     assert wrong == {}
 
 
-def test_who_dies_while_it_writes_leaves_what_it_wrote_before(shared: Shared) -> None:
+def test_names_whose_writer_died_are_not_told_and_those_of_the_next_writer_are(shared: Shared) -> None:
     [base] = workers(shared, 1)
-    has_counted(shared, base, {"/a": 1})
-    written = shared.q[base + layout.WRITTEN]
-    has_counted(shared, base, {"/a": 22})
-    shared.q[base + layout.WRITTEN] = written
+    shared.write_notes(base, {"stacks": {"a": 1.0}})
+    shared.q[base + layout.NOTES_SEQUENCE] += 1
+    died = snapshot(shared)["notes"]
+    shared.write_notes(base, {"stacks": {"b": 1.0}})
 
-    assert snapshot(shared)["routes"]["/a"]["requests"] == 1
+    assert (died, snapshot(shared)["notes"]) == ({}, {"stacks": {"b": 1.0}})
+
+
+def test_a_request_is_not_shown_with_the_details_of_the_one_before_it(shared: Shared) -> None:
+    [base] = workers(shared, 1)
+    at = base + layout.PLACE_AT
+    shared.d[at], shared.q[at + 1], shared.d[at + 2], shared.q[at + 3], shared.d[at + 4] = 7.0, 99, 0.5, 1, 6.0
+
+    [worker] = snapshot(shared)["workers"]
+    [request] = worker["requests"]
+    assert request["since_s"] == pytest.approx(time.monotonic() - 7, abs=5)
+    assert (request["thread"], request["delay_s"], request["route"]) == (0, None, layout.UNMATCHED)
 
 
 @pytest.mark.usefixtures("served")
 def test_a_worker_that_has_ended_leaves_its_slot_to_the_next_one(shared: Shared) -> None:
-    """The end of a lifespan closes a worker, and the end of its process does so again."""
+    """The end of a lifespan closes a worker, and the end of its process again. A request may end between them."""
     ended = Worker(shared, 1, "ended", loop=False)
+    state.worker, request = ended, ended.begin({"PATH_INFO": "/"}, None)
     ended.close()
     [base] = workers(shared, 1)
-    ended.write()
+    slot = slice(base * layout.WORDS, base * layout.WORDS + layout.SLOT_BYTES)
+    before = bytes(shared.bytes[slot])
+    assert request
+    ended.end(request)
+    ended.hold(1.0)
+    ended.judge_all()
+    notes.fault()
     ended.close()
 
     assert base == ended.base
-    assert [(one["server"], one["pid"]) for one in snapshot(shared)["workers"]] == [("sync", os.getpid())]
+    assert bytes(shared.bytes[slot]) == before
 
 
 def test_what_has_no_room_is_left_out_and_never_a_request(shared: Shared) -> None:
     """Of names, the greatest counts are kept. Of routes, those of the next workers become others."""
     for worker in range(2):
         [base] = workers(shared, 1)
-        routes = {f"/{worker}/{number}": 10 for number in range(ROUTES)}
-        has_counted(shared, base, routes, notes={"stacks": {f"{n}|" + "x" * 300: n for n in range(500)}})
+        for number in range(ROUTES - 2):
+            has_counted(shared, base, f"/{worker}/{number}", 10)
+        shared.write_notes(base, {"stacks": {f"{n}|" + "x" * 300: n for n in range(500)}})
         shared.q[base + STARTED] -= 1  # it has gone
-    claim(shared)
     claim(shared)
     found = snapshot(shared)
 
-    assert sum(of["requests"] for of in found["routes"].values()) == 2 * 10 * ROUTES
-    assert len(found["routes"]) == ROUTES + 1
-    assert found["routes"][layout.OTHER]["requests"] == 10 * ROUTES
-    assert {int(name.partition("|")[0]) for name in found["notes"]["stacks"]} == set(range(400, 500))
+    assert len(found["routes"]) == ROUTES - 2 + 1
+    assert {of["requests"] for name, of in found["routes"].items() if name != layout.OTHER} == {10}
+    assert found["routes"][layout.OTHER]["requests"] == 10 * (ROUTES - 2)
+    kept = sorted(int(name.partition("|")[0]) for name in found["notes"]["stacks"])
+    assert kept == list(range(500 - len(kept), 500))
+    assert len(kept) > 40
 
 
-@pytest.mark.parametrize(("word", "value"), [(STARTED, 1), (layout.WRITTEN, 0)])
-def test_neither_another_process_with_its_id_nor_a_slot_that_is_taken_is_a_worker(
-    shared: Shared, word: int, value: int
-) -> None:
+def test_a_process_that_got_the_id_of_a_dead_worker_is_not_this_worker(shared: Shared) -> None:
     [base] = workers(shared, 1)
-    shared.q[base + word] = value
+    shared.q[base + STARTED] -= 1
 
     assert snapshot(shared)["workers"] == []
 
@@ -297,6 +322,21 @@ def test_the_unit_of_the_header_follows_from_its_size(text: str, expected: float
 )  # fmt: skip
 def test_a_wait_has_a_kind_and_the_name_that_says_most(names: list[str], kind: str, telling: str) -> None:
     assert _kind(names) == (kind, telling)
+
+
+def test_without_a_line_of_the_application_the_line_of_a_library_that_called_another_is_told() -> None:
+    folder = sysconfig.get_path("purelib")
+    libraries: dict[str, Any] = {}
+    for name, source in (("db", "import sys\ndef read(): return sys._getframe(), sys._getframe(1)"),
+                         ("web/views", "def show():\n    return read()")):  # fmt: skip
+        exec(compile(source, f"{folder}/{name}.py", "exec"), libraries)
+    counted: list[str] = []
+    watcher = Watcher.__new__(Watcher)
+    vars(watcher).update(worker=SimpleNamespace(count=lambda _, name, _seconds: counted.append(name)), _idle="")
+
+    watcher._count("/a", _stack(libraries["show"]()), 1.0, 0, "thread computes")
+
+    assert counted == ["thread computes|/a|(library) web/views.py:2 web.views.show → db.read"]
 
 
 def test_rows_have_what_stacks_have_grown_by(tmp_path: Path) -> None:
@@ -393,7 +433,7 @@ def test_a_loop_that_lacks_a_processor_is_held_for_the_rest_of_the_time(
     watcher = Watcher.__new__(Watcher)
     vars(watcher).update(
         worker=SimpleNamespace(
-            counts={"collected_s": collected_s}, rows=None, due=0.0,
+            d={layout.COLLECTED_S: collected_s}, base=0, rows=None, due=0.0,
             hold=lambda _: None, let_go=lambda _: None,
             count=lambda _, name, seconds: counted.update({name: seconds}),
         ),
@@ -409,7 +449,8 @@ def test_a_loop_that_lacks_a_processor_is_held_for_the_rest_of_the_time(
 
 def test_the_screen_has_no_control_characters_and_fits(shared: Shared) -> None:
     [base] = workers(shared, 1, since_s=time.monotonic())
-    has_counted(shared, base, {"/a\x1b[2J" + "x" * 90: 1}, notes={"stacks": {"waits|/a\x1b]0;|b\n": 1.0}})
+    has_counted(shared, base, "/a\x1b[2J" + "x" * 90, 1)
+    shared.write_notes(base, {"stacks": {"waits|/a\x1b]0;|b\n": 1.0}})
 
     lines = screen(snapshot(shared), 80, 50)
     assert any("/a?[2J" in line for line in lines)
@@ -423,9 +464,11 @@ def test_spans_have_the_unit_that_suits_them() -> None:
 
 def test_the_text_for_prometheus_has_one_type_for_each_family_and_cumulative_buckets(shared: Shared) -> None:
     [base] = workers(shared, 1)
-    route, now = {**nothing_of_a_route(), "requests": 3, "delays": [2, *[0] * 12, 1]}, int(time.monotonic())
-    seconds = {now: [4, 2, 1], now - 61: [4, 4, 4]}
-    shared.write(base, {"worker": ABOUT, "counts": {**nothing(), "routes": {"/a": route}, "seconds": seconds}})
+    at, now = has_counted(shared, base, "/a", 3), int(time.monotonic())
+    shared.q[at + layout.DELAYS], shared.q[at + layout.DELAYS + layout.COUNTS - 1] = 2, 1
+    for second, counts in ((now, (4, 2, 1)), (now - 61, (4, 4, 4))):
+        for place, value in enumerate((second, *counts)):
+            shared.q[base + layout.MINUTE + second % layout.SECONDS * layout.SECOND_WORDS + place] = value
 
     text = metrics(shared)
     types = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
@@ -499,10 +542,11 @@ def test_a_worker_counts_so_many_routes_and_the_requests_of_all_others(
 ) -> None:
     for number in range(2 * ROUTES):
         served({"PATH_INFO": "/", "bottle.route": f"/{number}"}, print)
+    served({"PATH_INFO": "/"}, print)
 
-    routes = snapshot(shared)["routes"]
-    assert [*routes] == [*(f"/{number}" for number in range(ROUTES)), layout.OTHER]
-    assert routes[layout.OTHER]["requests"] == ROUTES
+    routes, named = snapshot(shared)["routes"], ROUTES - 2
+    assert [*routes] == [layout.UNMATCHED, layout.OTHER, *(f"/{number}" for number in range(named))]
+    assert [routes[name]["requests"] for name in (layout.UNMATCHED, layout.OTHER)] == [1, 2 * ROUTES - named]
 
 
 @pytest.mark.usefixtures("served")
@@ -555,7 +599,7 @@ def pwrite(descriptor, data, at):
     return write(descriptor, data, at)
 os.pwrite = pwrite
 made = shared.Shared.create()
-print(made.path, made.claim(server="sync", threads=1, loop=False) is not None)
+print(made.path, made.claim(1, "sync", loop=False) is not None)
 if made.path:
     os.unlink(made.path)
 """
@@ -590,7 +634,7 @@ def test_a_child_that_is_forked_while_threads_have_the_locks_takes_a_slot_of_its
     mine, had, over = state.worker, threading.Event(), threading.Event()
 
     def keep() -> None:
-        with mine.lock, mine.counting, notes._making:
+        with mine.lock, mine.counting, mine.notes_lock, notes._making:
             had.set()
             over.wait(60)
 
