@@ -655,6 +655,12 @@ def test_what_init_cannot_read_is_said_at_its_place(tmp_path: Path, files: dict[
             "Pipfile": "[packages]\nflask = '*'\n", "uv.lock": "[[package]]\nversion = '1'\n",
             "Pipfile.lock": '{"default": {"flask": {"version": "==3.1.0"}}}',
         }, ["flask==3.1.0"]),
+        ({  # bounds of Poetry that pip does not know, with a lock
+            "pyproject.toml": "[tool.poetry.dependencies]\na = '^0.40b0'\nb = '^2.0, <2.9'\nc = '^2.0 || ^3.0'\n"
+                "d = {version = '~0.30.0b1', extras = ['x'], markers = \"sys_platform == 'linux'\"}\n"
+                "e = [{version = '<2', python = '<3.9'}, {version = '>=2', python = '>=3.9'}]\n",
+            "poetry.lock": "".join(f"[[package]]\nname = '{name}'\nversion = '9.1'\n" for name in "abcde"),
+        }, ["a==9.1", "b==9.1", "c==9.1", "d[x]==9.1 ; sys_platform == 'linux'", "e==9.1"]),
     ],
 )  # fmt: skip
 def test_requirements_come_from_whichever_file_says_them(
