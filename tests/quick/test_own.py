@@ -128,7 +128,7 @@ MISTAKES = [
     (RELEASE, "uwsgi: 2.0.24"),
     ("users: 4", "users: 4, per_second: 2"),
     (RELEASE, f"{RELEASE}, workers: 2"),
-    (COMMAND, "callable: app:app"),
+    (COMMAND, "callable: app:api"),
     ("requirements: requirements.txt", "requirements: setup.cfg"),
     (f"  {COMMAND}\n", ""),
     ("path: /,", 'path: "/?t=${TOKEN}",'),
@@ -142,9 +142,11 @@ OTHER_MISTAKES = [
     ("path: /,", "path: '/?q=\"x\"',", "requests.home.path /?q /items?page=2"),
     (RELEASE, f"{RELEASE}, uvicorn: 0.38.0", "served gunicorn uvicorn"),
     (RELEASE, f"{RELEASE}, worker_class: sync", "served.worker_class command"),
+    (FILE.partition("requests:")[0], "application: {folder: shop, callable: 'app:api'}\nserved: {uvicorn: 0.38.0, "
+     "workers: 3}\n", "application.callable: uvicorn --workers 3 app:api"),
     (RELEASE, f"{RELEASE}, settings: conf.py", "served settings"),
     ("app:app", "app:app\n  system_packages: [libpq5, --purge]", "application.system_packages.1 --purge libpq5"),
-    ("app:app", "app:app\n  hosts: [api.example.com]", "application.hosts outside beside.services"),
+    ("app:app", "app:app\n  hosts: [api.example.com]", "application.hosts outside beside.services name environment"),
     ("requests:", "login: {path: /login, form: {password: '${PASSWORD}'}}\nrequests:", "login ${PASSWORD} env_file"),
     ("path: /,", "path: '/?t=${cookie.csrf}',", "requests.home ${cookie.csrf} env_file"),
     ("path: /,", "path: /, headers: {X Y: 1},", "requests.home.headers X-Api-Key"),
@@ -163,8 +165,7 @@ my-service.yaml: served.uwsgi: the lab compiles uWSGI 2.0.31, and not 2.0.24; wr
 my-service.yaml:8: requests.home: give either users or per_second: who sends these requests, or how many come
     per second
 my-service.yaml: served.workers: the command says this; change it there
-my-service.yaml: application.callable: write a command in its place, such as command: gunicorn --workers 2
-    shop:app
+my-service.yaml: application.callable: write a command in its place, such as command: gunicorn app:api
 my-service.yaml:1: application: requirements: the lab does not read setup.cfg; write its install_requires into
     a requirements.txt, and name that
 my-service.yaml:1: application: give command, which starts the service
