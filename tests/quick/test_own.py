@@ -1022,9 +1022,9 @@ def test_the_first_answer_is_kept_when_the_ways_are_interrupted(
     assert measured.asked == [([TODAY], 1)]
     assert capsys.readouterr().err.replace(str(tmp_path), "…") == snapshot("""\
 Following the start command …
-First 1 trial of today's way: about 23 s, and about 1 min 00 s if the image is not built.
-Then today's way and 4 other ways, 3 trials each: about 3 min 45 s; longer if further ways may lift a limit. \
-Ctrl-C keeps the first answer.
+Today's way, 1 trial: about 23 s, and about 1 min 00 s if the image is not built. Then comes the first answer; \
+Ctrl-C after it keeps it.
+After it, today's way and 4 other ways, 3 trials each: about 3 min 45 s; longer if further ways may lift a limit.
 
 So far, after one trial of today's way:
 - All is well.
