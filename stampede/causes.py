@@ -87,8 +87,9 @@ def ways_out(said: str, folder: Path | None = None) -> list[str]:
                     "application needs, and let the application reach it by its name.")  # fmt: skip
     elif host is not None:
         what = f"the host {host}." if host else "a host, which its message does not name."
-        ways.append(f"The application could not reach {what} In the lab, it reaches only the services of beside: name "
-                    "there a service of your Compose file that answers in the place of the host.")  # fmt: skip
+        ways.append(f"The application could not reach {what} In the lab, it reaches only the services of beside, each "
+                    "by its name: name there a service of your Compose file that answers in the place of the host and "
+                    "has its name, or let a variable in application.environment name the service.")  # fmt: skip
     if "Read-only file system" in said:
         ways.append("In the lab, an application may write only in application.folder and below /tmp. If a variable "
                     "says where the application writes, set the variable in application.environment.")  # fmt: skip

@@ -110,7 +110,7 @@ def numbers_of(told: Record) -> dict[str, Any]:
         found["worker_class"] = next((each for each in (named, told.kind) if each in program.kinds), named)
     if server == "granian":
         found["interface"] = str(told.settings.get("interface") or "").removesuffix("nl")  # without a lifespan
-    for key in OF_COMMAND[2:]:
+    for key in (key for key in OF_COMMAND if key not in ("worker_class", "interface")):
         value = str(told.settings.get(program.names.get(key, "")))
         if value.isdecimal() and int(value):
             found[key] = int(value)

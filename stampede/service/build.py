@@ -41,7 +41,7 @@ def build_layer(layer: Layer, service: str, factors: Mapping[str, str], say: Say
 
     Then load the application once, unless it needs others. Raise LabError with its last words if it cannot be loaded.
     """
-    name, say = build_own_image(layer, service, factors, say), _without_secrets(say, layer)
+    name, say = build_own_image(layer, service, factors, say), _saying_masked(say, layer)
     if layer.loaded and not layer.needs_others:
         load_once(name, layer, layer.loaded, say)
     for other, described in layer.beside.services.items():
@@ -64,14 +64,14 @@ def follow_start(layer: Layer, say: Say, fallbacks: Mapping[str, Any]) -> Follow
     words = ["/opt/stampede/start.py", "follow", "/opt/stampede/start.json", json.dumps(fallbacks)]
     problem = "The start command cannot be followed."
     told = _run_once(_tmpfs(layer), name, words, "following the start command", problem, say, tells=True)
-    return without_secrets(Followed.model_validate_json(told), layer)
+    return masked_start(Followed.model_validate_json(told), layer)
 
 
-def without_secrets(followed: Followed, layer: Layer) -> Followed:
+def masked_start(followed: Followed, layer: Layer) -> Followed:
     """Return what a start command has told with ``${NAME}`` in the place of the values of ``env_file``."""
 
     def masked(text: str) -> str:
-        said = layer.without_secrets(text)
+        said = layer.masked_text(text)
         return said if said == text else re.sub(rf"\$({'|'.join(layer.secrets)})\b", r"${\1}", said)
 
     records = [
@@ -91,13 +91,13 @@ def ask_application(layer: Layer, say: Say) -> Answers:
     """
     name = build_own_image(layer, OWN, {"LAB_USER_SERVICE": layer.tag}, say)
     try:
-        told = load_once(name, layer, layer.loaded, _without_secrets(say, layer), [program_text("ask.py")])
+        told = load_once(name, layer, layer.loaded, _saying_masked(say, layer), [program_text("ask.py")])
     except LabError as error:
         if layer.needs_others:
             return Answers(problem=f"it cannot be loaded alone: {error.message}")
         raise
     answers = Answers.model_validate_json(told)
-    return answers.model_copy(update={"problem": layer.without_secrets(answers.problem)})
+    return answers.model_copy(update={"problem": layer.masked_text(answers.problem)})
 
 
 def load_once(name: str, layer: Layer, loaded: Mapping[str, Any], say: Say, asks: Sequence[str] = ()) -> bytes:
@@ -110,7 +110,7 @@ def load_once(name: str, layer: Layer, loaded: Mapping[str, Any], say: Say, asks
     try:
         return _run_once(_tmpfs(layer), name, words, "loading your application", "", say, tells=bool(asks))
     except LabError as error:
-        said = layer.without_secrets(error.hint)
+        said = layer.masked_text(error.hint)
         hint = "\n".join([*ways_out(said, layer.application), said])
         raise LabError(f"Your application cannot be loaded: {cause(said)}", hint) from None
 
@@ -125,9 +125,9 @@ def _tmpfs(layer: Layer) -> list[str]:
     return ["--tmpfs", "/tmp", *([] if layer.image else ["--volume", FOLDER])]  # noqa: S108  # in the container
 
 
-def _without_secrets(say: Say, layer: Layer) -> Say:
+def _saying_masked(say: Say, layer: Layer) -> Say:
     """Return the same function for texts that may quote what an application or a build printed."""
-    return lambda text: say(layer.without_secrets(text))
+    return lambda text: say(layer.masked_text(text))
 
 
 def _run_once(
@@ -161,7 +161,7 @@ def build_own_image(layer: Layer, service: str, factors: Mapping[str, str], say:
     ``LAB_FURTHER`` of the factors is a server that the layer lacks, as pip names it. Raise LabError if an image that
     exists lacks what the lab needs.
     """
-    name, say = LabImage(service, (), factors).name, _without_secrets(say, layer)
+    name, say = LabImage(service, (), factors).name, _saying_masked(say, layer)
     further = factors.get("LAB_FURTHER", "")
     options: list[str] = []
     if layer.image:

@@ -22,7 +22,7 @@ def try_(
     ] = None,
     ways: Annotated[str, typer.Option(help="Which ways to try, e.g. limit,least-conn.")] = "",
     check: Annotated[
-        bool, typer.Option("--check", help="Only start the service once, and ask for each class of requests.")
+        bool, typer.Option("--check", help="Only start the service once, and ask for each class, if it has requests.")
     ] = False,
     results: Results = RESULTS,
 ) -> None:

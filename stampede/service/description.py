@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
@@ -213,14 +214,6 @@ HEAD = (
 """The first lines of a file that ``stampede init`` writes; the schema stands beside it."""
 
 
-_GONE = {
-    "callable": "write a command in its place, such as command: gunicorn --workers 2 shop:app",
-    "hosts": "nothing in the lab reaches a host outside; in its place, name in beside.services a service of a Compose "
-    "file that answers as it does",
-}
-"""Keys of the application in files of an earlier version, and what to write in their place."""
-
-
 class UserService(Model):
     """The whole file."""
 
@@ -233,13 +226,20 @@ class UserService(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _says_each_thing_once(cls, said: object) -> object:
-        """Refuse what files of an earlier version have, and what the command says itself."""
-        said_by_command = dict.fromkeys(OF_COMMAND, "the command says this; change it there")
-        for part, refused in (("application", _GONE), ("served", said_by_command)):
-            keys = said.get(part) if isinstance(said, dict) else None
-            for name in (name for name in keys if name in refused) if isinstance(keys, dict) else ():
-                raise ValueError(f"{part}.{name}: {refused[name]}")
+    def _has_no_keys_of_an_earlier_version(cls, said: object) -> object:
+        """Refuse those keys with what to write in their place, and what the command says itself."""
+        parts = [said.get(name) if isinstance(said, dict) else None for name in ("application", "served")]
+        application, served = (part if isinstance(part, dict) else {} for part in parts)
+        if "callable" in application:
+            program = PROGRAMS[next((name for name in SERVERS if served.get(name)), "gunicorn")]
+            command = shlex.join(program.command(str(application["callable"]), program.options(served)))
+            raise ValueError(f"application.callable: write a command in its place, such as command: {command}")
+        if "hosts" in application:
+            raise ValueError("application.hosts: nothing in the lab reaches a host outside; in its place, name in "
+                             "beside.services a service of a Compose file that answers as it does, and has its name; "
+                             "or let a variable in application.environment name the service")  # fmt: skip
+        for name in (name for name in served if name in OF_COMMAND):
+            raise ValueError(f"served.{name}: the command says this; change it there")
         return said
 
     @model_validator(mode="after")

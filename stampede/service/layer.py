@@ -200,7 +200,7 @@ class Layer:
         """Return what a program said, with the names of secrets in the place of their values."""
         return mask(said, [*self.secrets.items(), *self.beside.secrets.items()])
 
-    def without_secrets(self, said: str) -> str:
+    def masked_text(self, said: str) -> str:
         """Return a text with the names of secrets in the place of their values."""
         return self.masked(said.encode()).decode()
 

@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name as plain
 
 from stampede.errors import WrongUse
@@ -62,13 +60,11 @@ def required_lines(path: Path, extras: Iterable[str] = ()) -> list[str]:
     except tomllib.TOMLDecodeError as error:
         raise WrongUse(f"{path.name} cannot be read: {error}") from None
     releases, lines = locked_releases(path.parent), []
-    for line in found:
-        with suppress(InvalidRequirement, InvalidSpecifier):
-            needs = Requirement(line)
-            if not needs.url and (release := releases.get(plain(needs.name))):
-                needs.specifier = SpecifierSet(f"=={release}")
-                line = str(needs)  # noqa: PLW2901
-        lines.append(line)
+    for line in found:  # of which some are no requirements of pip, such as those of Poetry with two bounds
+        named = re.match(r"\s*([A-Za-z0-9][\w.-]*)\s*(\[[^\]]*\])?", line)
+        release = releases.get(plain(named[1])) if named and "@" not in line else None
+        marker = f" ; {line.partition(';')[2].strip()}" if ";" in line else ""
+        lines.append(f"{named[1]}{named[2] or ''}=={release}{marker}" if named and release else line)
     return lines
 
 

@@ -117,8 +117,7 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
         with interruptible(), machine_lock(say, f"stampede init --check, which asks the application of {path.name}"):
             make_ready(say)
             with followed_today(read_user_service(path), written.fallbacks) as today:
-                nameless = "its server names no application that can be imported"
-                answers = Answers(followed=today.followed, problem=nameless)
+                answers = Answers(followed=today.followed)
                 again = describe(answers)
                 write_whole(path, again.text)
                 if not today.told:
@@ -130,6 +129,8 @@ def ask_and_start(path: Path, written: Description, describe: Callable[[Answers]
                     answers = ask_application(today.layer, say)
                     again = describe(answers.model_copy(update={"followed": today.followed}))
                     write_whole(path, again.text)
+                else:
+                    answers = Answers(problem="its server names no application that can be imported")
         if answers.routes:
             named = f" {path} now names those to measure." if FROM_APPLICATION in again.text else ""
             say(f"The application ({answers.framework}) has {plural(len(answers.routes), 'route')}.{named}")
@@ -245,10 +246,11 @@ def say_times(options: MeasureOptions, experiment: Experiment) -> None:
     first_s += timing.before_s(today, busy=busy, check=True)
     ways_too = f" and {plural(len(ways), 'other way')}" if ways else ""
     say(
-        f"First 1 trial of today's way: about {time_in_words(round(first_s))}, and about "
-        f"{time_in_words(timing.IMAGE_S)} if the image is not built.\n"
-        f"Then today's way{ways_too}, {plural(len(every.rounds), 'trial')} each: about "
-        f"{time_in_words(round(every_s))}; longer if further ways may lift a limit. Ctrl-C keeps the first answer."
+        f"Today's way, 1 trial: about {time_in_words(round(first_s))}, and about "
+        f"{time_in_words(timing.IMAGE_S)} if the image is not built. Then comes the first answer; Ctrl-C after it "
+        "keeps it.\n"
+        f"After it, today's way{ways_too}, {plural(len(every.rounds), 'trial')} each: about "
+        f"{time_in_words(round(every_s))}; longer if further ways may lift a limit."
     )
 
 

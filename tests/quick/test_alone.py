@@ -185,11 +185,11 @@ NOT_MEANT: dict[str, tuple[Answer, str, OwnRequestClass, Login | None, list[str]
     "what belongs to its request is told": (
         answer(500, "no total"), TRACEBACK, request("me"), None,
         ["GET /me, the class me, is answered with status 500", "The answer says: no total", "TypeError: no total",
-         "requests.me", "expected_status: 500"], ["hosts:"],
+         "requests.me", "expected_status: 500"], ["services of beside"],
     ),
     "a host that is missing is named": (
         answer(500), 'psycopg.OperationalError: could not translate host name "db" to address', request("me"), None,
-        ["could not reach the host db", "beside"], [],
+        ["could not reach the host db", "services of beside", "has its name", "application.environment"], [],
     ),
     "a worker that its server killed": (
         answer(500), "[CRITICAL] WORKER TIMEOUT (pid:27)\nTraceback (most recent call last):\nSystemExit: 1",

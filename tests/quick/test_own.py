@@ -128,7 +128,7 @@ MISTAKES = [
     (RELEASE, "uwsgi: 2.0.24"),
     ("users: 4", "users: 4, per_second: 2"),
     (RELEASE, f"{RELEASE}, workers: 2"),
-    (COMMAND, "callable: app:app"),
+    (COMMAND, "callable: app:api"),
     ("requirements: requirements.txt", "requirements: setup.cfg"),
     (f"  {COMMAND}\n", ""),
     ("path: /,", 'path: "/?t=${TOKEN}",'),
@@ -142,9 +142,11 @@ OTHER_MISTAKES = [
     ("path: /,", "path: '/?q=\"x\"',", "requests.home.path /?q /items?page=2"),
     (RELEASE, f"{RELEASE}, uvicorn: 0.38.0", "served gunicorn uvicorn"),
     (RELEASE, f"{RELEASE}, worker_class: sync", "served.worker_class command"),
+    (FILE.partition("requests:")[0], "application: {folder: shop, callable: 'app:api'}\nserved: {uvicorn: 0.38.0, "
+     "workers: 3}\n", "application.callable: uvicorn --workers 3 app:api"),
     (RELEASE, f"{RELEASE}, settings: conf.py", "served settings"),
     ("app:app", "app:app\n  system_packages: [libpq5, --purge]", "application.system_packages.1 --purge libpq5"),
-    ("app:app", "app:app\n  hosts: [api.example.com]", "application.hosts outside beside.services"),
+    ("app:app", "app:app\n  hosts: [api.example.com]", "application.hosts outside beside.services name environment"),
     ("requests:", "login: {path: /login, form: {password: '${PASSWORD}'}}\nrequests:", "login ${PASSWORD} env_file"),
     ("path: /,", "path: '/?t=${cookie.csrf}',", "requests.home ${cookie.csrf} env_file"),
     ("path: /,", "path: /, headers: {X Y: 1},", "requests.home.headers X-Api-Key"),
@@ -163,8 +165,7 @@ my-service.yaml: served.uwsgi: the lab compiles uWSGI 2.0.31, and not 2.0.24; wr
 my-service.yaml:8: requests.home: give either users or per_second: who sends these requests, or how many come
     per second
 my-service.yaml: served.workers: the command says this; change it there
-my-service.yaml: application.callable: write a command in its place, such as command: gunicorn --workers 2
-    shop:app
+my-service.yaml: application.callable: write a command in its place, such as command: gunicorn app:api
 my-service.yaml:1: application: requirements: the lab does not read setup.cfg; write its install_requires into
     a requirements.txt, and name that
 my-service.yaml:1: application: give command, which starts the service
@@ -1021,9 +1022,9 @@ def test_the_first_answer_is_kept_when_the_ways_are_interrupted(
     assert measured.asked == [([TODAY], 1)]
     assert capsys.readouterr().err.replace(str(tmp_path), "…") == snapshot("""\
 Following the start command …
-First 1 trial of today's way: about 23 s, and about 1 min 00 s if the image is not built.
-Then today's way and 4 other ways, 3 trials each: about 3 min 45 s; longer if further ways may lift a limit. \
-Ctrl-C keeps the first answer.
+Today's way, 1 trial: about 23 s, and about 1 min 00 s if the image is not built. Then comes the first answer; \
+Ctrl-C after it keeps it.
+After it, today's way and 4 other ways, 3 trials each: about 3 min 45 s; longer if further ways may lift a limit.
 
 So far, after one trial of today's way:
 - All is well.

@@ -256,7 +256,7 @@ def test_what_a_start_tells_has_the_names_of_secrets_and_no_values(tmp_path: Pat
                     callable="shop.wsgi:app")  # fmt: skip
     layer = Layer(tmp_path, "tag", {"PASSWORD": "hush-hush", "MODULE": "shop.wsgi"})
 
-    told = build.without_secrets(Followed(records=[record], said="no hush-hush"), layer)
+    told = build.masked_start(Followed(records=[record], said="no hush-hush"), layer)
 
     assert told.said == "no ${PASSWORD}"
     [masked] = told.records
@@ -272,7 +272,7 @@ def test_an_application_that_tells_no_routes_gets_a_guess(tmp_path: Path) -> Non
     ]
 
 
-def test_of_many_routes_the_first_are_classes_and_the_rest_is_named(tmp_path: Path) -> None:
+def test_of_many_routes_the_first_are_classes_and_the_rest_is_counted(tmp_path: Path) -> None:
     many = [AnsweredRoute(methods=["GET"], path=f"/page/{number}") for number in range(17)]
 
     found = describe_folder(written(tmp_path, SHOP), answers=ANSWERS.model_copy(update={"routes": many}))

@@ -655,6 +655,12 @@ def test_what_init_cannot_read_is_said_at_its_place(tmp_path: Path, files: dict[
             "Pipfile": "[packages]\nflask = '*'\n", "uv.lock": "[[package]]\nversion = '1'\n",
             "Pipfile.lock": '{"default": {"flask": {"version": "==3.1.0"}}}',
         }, ["flask==3.1.0"]),
+        ({  # bounds of Poetry that pip does not know, with a lock
+            "pyproject.toml": "[tool.poetry.dependencies]\na = '^0.40b0'\nb = '^2.0, <2.9'\nc = '^2.0 || ^3.0'\n"
+                "d = {version = '~0.30.0b1', extras = ['x'], markers = \"sys_platform == 'linux'\"}\n"
+                "e = [{version = '<2', python = '<3.9'}, {version = '>=2', python = '>=3.9'}]\n",
+            "poetry.lock": "".join(f"[[package]]\nname = '{name}'\nversion = '9.1'\n" for name in "abcde"),
+        }, ["a==9.1", "b==9.1", "c==9.1", "d[x]==9.1 ; sys_platform == 'linux'", "e==9.1"]),
     ],
 )  # fmt: skip
 def test_requirements_come_from_whichever_file_says_them(
@@ -679,6 +685,64 @@ def test_what_is_optional_is_required_if_an_extra_of_poetry_names_it(tmp_path: P
 def test_a_pinned_release_is_found_and_a_bound_is_none() -> None:
     assert pinned_release("gunicorn", ["flask==3.0", "Gunicorn[gevent]==22.0.0 ; python_version > '3'"]) == "22.0.0"
     assert pinned_release("gunicorn", ["gunicorn>=22"]) is None
+
+
+BUILT = "FROM python AS build\nWORKDIR /app\nCOPY requirements.txt .\n"
+WEB_AND_DB = "services:\n  web:\n    build: {context: ., dockerfile: dev/Dockerfile}\n    command: flask run\n" \
+    "    volumes: ['media:/media']\n    depends_on: [db]\n  db: {image: postgres}\nvolumes: {media: {}}\n"  # fmt: skip
+LIES: dict[str, tuple[dict[str, str], dict[str, str] | None, str | None]] = {
+    "the whole folder in another stage, after a file": ({
+        "Dockerfile": BUILT + "COPY . .\nFROM python\nWORKDIR /app\nCOPY --from=build /app /app\nCMD gunicorn a:b\n",
+    }, {"/app": "."}, None),
+    "a file and a folder in another stage": ({
+        "Dockerfile": BUILT + "COPY src ./src\nFROM python\nWORKDIR /srv/shop\nCOPY --from=build /app /srv\n"
+            "CMD gunicorn a:b\n", "src/a.py": "",
+    }, {"/srv/requirements.txt": "requirements.txt", "/srv/src": "src", "/srv/shop": "."}, None),
+    "a file in a folder that RUN has made": ({
+        "Dockerfile": "FROM python\nRUN mkdir /app\nCOPY requirements.txt /app\nCOPY . /app\nWORKDIR /app\n"
+            "CMD gunicorn a:b\n",
+    }, {"/app": "."}, None),
+    "a file in a folder that is the working folder later": ({
+        "Dockerfile": "FROM python\nADD a.py /srv/app\nWORKDIR /srv/app\nCMD gunicorn a:b\n",
+    }, {"/srv/app": "."}, None),
+    "all that lies there, among it a folder": ({
+        "Dockerfile": "FROM python\nWORKDIR /app\nCOPY * ./\nCMD gunicorn a:b\n", "tests/a.py": "",
+    }, {"/app": "."}, None),
+    "a folder by a pattern, beside a file": ({
+        "Dockerfile": "FROM python\nWORKDIR /app\nCOPY pkg* ./\nCOPY a.py .\nCMD gunicorn a:b\n", "pkg/b.py": "",
+    }, {"/app": "."}, None),
+    "a folder with a folder in it, by a pattern": ({
+        "Dockerfile": "FROM python\nWORKDIR /app\nCOPY src/* /app/\nCMD gunicorn a:b\n",
+        "src/a.py": "", "src/static/a.css": "",
+    }, {"/app": "src"}, "src"),
+    "volumes of a Compose file whose image is another": ({
+        "Dockerfile": "FROM python\nRUN mkdir /own\nWORKDIR /app\nCOPY . .\nCMD gunicorn a:b\n",
+        "dev/Dockerfile": "FROM python\nRUN mkdir /develop\n", "compose.dev.yaml": WEB_AND_DB,
+    }, {"/app": ".", "/own": "own", "/media": "media"}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", LIES)
+def test_what_an_image_has_lies_where_its_dockerfile_puts_it(tmp_path: Path, shape: str) -> None:
+    files, paths, working_folder = LIES[shape]
+
+    text = describe_folder(written(tmp_path, {"a.py": "", "requirements.txt": "flask\n"} | files).resolve()).text
+
+    found = yaml.safe_load(text)["application"]
+    assert (found["paths"], found.get("working_folder")) == (paths, working_folder)
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"compose.yaml": "services: {default: {build: ., command: gunicorn a:b}}\n"},
+         'command: "gunicorn a:b"  # from compose.yaml, default\n'),
+        ({"a,b/one.service": "[Service]\nExecStart=gunicorn a:b\nCPUQuota=200%\n",
+          "c/two.service": "[Service]\nExecStart=gunicorn a:b\nCPUQuota=100%\n"}, "cpus: 2  # from a,b/one.service"),
+    ],
+)  # fmt: skip
+def test_a_service_and_a_file_may_have_any_name(tmp_path: Path, files: dict[str, str], says: str) -> None:
+    assert says in describe_folder(written(tmp_path, files).resolve()).text
 
 
 LAUGHS = "".join(f"a{n}: &a{n} [{', '.join(9 * [f'*a{n - 1}' if n else 'ha'])}]\n" for n in range(10))

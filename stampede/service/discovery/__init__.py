@@ -117,7 +117,7 @@ def describe_folder(
         here = os.path.relpath(found.folder, folder)
         found.note("working_folder", here if here != "." else "", start.place)
         found.note("paths", repository.paths_of(start), start.place)
-        found.note("written", dict(start.written), start.place)
+        found.note("written", dict(start.image.written), start.place)
         given = {name: value for name, value in start.given.items()
                  if re.fullmatch(r"[A-Za-z_]\w*", name) and not _FOR_TOOLS.match(name)}  # fmt: skip
         found.environment = given | dict.fromkeys(followed.assumed if followed else (), "1")
@@ -200,9 +200,6 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
     else:
         found.note("callable", told.callable, f"{told.server} says, of {place}")
         found.note("command", stands_in and stand_in(told), stands_in)
-    develops = told.server in ("werkzeug", "runserver")  # which have a thread for each request
-    default = f"guessed: {found.unknown}" if found.unknown else f"{told.server}'s default"
-    says = f"{told.server} says" + (f", on {followed.cores} cores" if followed.cores else "")
     by_heroku = place.startswith("Procfile") and told.server in ("gunicorn", "uvicorn") and not found.unknown
     if by_heroku and "WEB_CONCURRENCY" not in start.given and (
         "workers" not in told.differ or "WEB_CONCURRENCY" in shlex.join(start.command)
@@ -210,11 +207,18 @@ def _note_followed(found: Discovery, start: Start, followed: Followed) -> None:
         who = f"{told.server} says, but" if "workers" in told.differ else "guessed:"
         by_itself = f"{who} Heroku sets WEB_CONCURRENCY by itself; ask it, and name it in environment"
         found.note("workers", numbers_of(told)["workers"], by_itself)
-    for key, value in numbers_of(told).items():
+
+    def place_of(key: str) -> str:
+        develops = told.server in ("werkzeug", "runserver")  # which have a thread for each request
+        if stands_in and (develops or key == "worker_class"):
+            return stands_in
         differs = PROGRAMS[server].names.get(key, key) in told.differ and not followed.assumed
-        is_said = differs or (server == "uwsgi" and key in told.differ)
-        guessed = stands_in if develops or key == "worker_class" else ""
-        found.note(key, value, says if is_said and not guessed else guessed or default)
+        if differs or (server == "uwsgi" and key in told.differ):
+            return f"{told.server} says" + (f", on {followed.cores} cores" if followed.cores else "")
+        return f"guessed: {found.unknown}" if found.unknown else f"{told.server}'s default"
+
+    for key, value in numbers_of(told).items():
+        found.note(key, value, place_of(key))
     found.problems += [f"{place}: the lab does not serve {unknown}"] if (unknown := not_served(told)) else []
     found.note("replicas", told.replicas if told.replicas > 1 else None, f"{place}: numprocs")
 
@@ -247,8 +251,7 @@ def _note_resources(found: Discovery, start: Start, repository: Repository, give
     files = [each for each, has in zip(files, kinds, strict=True) if has != {"Pod"}]  # which people start by hand
     resources = given or start.resources
     if not {"cpus", "memory_mib"} & resources.keys():
-        first, name = re.split("[:,]", start.place)[0], repository.folder.resolve().name
-        resources, problem = choose_container(containers_in(files), first, name)
+        resources, problem = choose_container(containers_in(files), start.file, repository.folder.resolve().name)
         found.problems += [problem] if problem else []
     for key, (value, place) in resources.items():
         if key != "replicas" or int(value) <= MOST_REPLICAS:
@@ -257,14 +260,16 @@ def _note_resources(found: Discovery, start: Start, repository: Repository, give
 
 def _note_server(found: Discovery, start: Start, repository: Repository) -> None:
     """Note the server and its release, and what the application requires."""
-    context = start.context or repository.folder
+    image = start.image
+    context = image.context or repository.folder
     name = name_from(context.name, "app")
-    file = f" -f {start.file}" if start.file and start.file != context / "Dockerfile" else ""
+    file = f" -f {image.dockerfile}" if image.dockerfile not in (None, context / "Dockerfile") else ""
     build = f"docker build -t {name}{file} {context}, and image: {name} in the place of folder and requirements"
-    packages = system_packages(found.problems, start.runs, build)
+    packages = system_packages(found.problems, image.runs, build)
     found.note("system_packages", [*packages], ", ".join(dict.fromkeys(packages.values())))
-    built = next((each for each in (start, *docker_images(repository)) if each.file), start)
-    bases = [base for base in (found.folder, *found.folder.parents, *([built.file.parent] if built.file else []))
+    built = next((each.image for each in (start, *docker_images(repository)) if each.image.dockerfile), image)
+    beside = [built.dockerfile.parent] if built.dockerfile else []
+    bases = [base for base in (found.folder, *found.folder.parents, *beside)
              if base.is_relative_to(repository.folder)]  # fmt: skip
     required = find_requirements(found.problems, repository, bases, built)
     found.note("requirements", required.file, required.file)
@@ -276,7 +281,7 @@ def _note_server(found: Discovery, start: Start, repository: Repository) -> None
     server = found.values.get("server", "gunicorn")
     found.note(server, pinned_release(server, required.lines), required.file or "Dockerfile")
     further = [each for each in required.packages if not re.match(rf"{server}\b", each, re.IGNORECASE)]
-    place = repository.name(start.file) if start.file else "Dockerfile"
+    place = repository.name(image.dockerfile) if image.dockerfile else "Dockerfile"
     found.note("extras", required.extras, place)
     found.note("packages", further, place)
     for base in bases:
@@ -338,7 +343,7 @@ def classes_of_log(log: AccessLog) -> list[str]:
 def _yaml(found: Discovery, repository: Repository, requests: list[str]) -> str:
     def line(name: str, otherwise: object = None) -> str:
         value, place = found.values.get(name, otherwise), found.places.get(name, "guessed: no file names its release")
-        is_plain = place.startswith("guessed") or re.search(r" default$| says\b", place)
+        is_plain = place.startswith("guessed") or re.search(r"'s default$| says\b", place)
         return f"  {name}: {json_text(value)}  # {' '.join((place if is_plain else f'from {place}').split())}"
 
     def known(*names: str) -> list[str]:

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,7 +20,7 @@ from stampede.service.discovery.dockerfile import (
     image_of,
     preparing,
 )
-from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Repository, Start, is_file
+from stampede.service.discovery.repository import NO_APPLICATION, UNKNOWN, Image, Repository, Start, is_file
 from stampede.service.discovery.requirements import installs_python
 
 
@@ -37,8 +37,8 @@ def compose_starts(repository: Repository) -> list[Start]:
         if repository.text(path) and repository.documents(path):
             files, resolved, raw, unset = _resolved(repository, path, paths)
             for name in resolved:
-                if starts := [*_service(repository, files, name, resolved, raw, unset)]:
-                    found += starts
+                if start := _service(repository, files, name, resolved, raw, unset):
+                    found.append(start)
                 elif (image := resolved[name].get("image")) and not NO_APPLICATION.search(image):
                     alone.append(f"{repository.name(path)}: {name} starts with the command of {image}; if it is the "
                                  f"service, write image: {image} in the place of folder")  # fmt: skip
@@ -75,15 +75,15 @@ def _resolved(
 def _service(
     repository: Repository, files: Sequence[Path], name: str, services: Mapping[str, Any], raw: Mapping[str, Any],
     unset: Sequence[str],
-) -> Iterator[Start]:  # fmt: skip
-    """Yield what a service of a Compose file starts."""
+) -> Start | None:  # fmt: skip
+    """Return what a service of a Compose file starts; None: that which its image starts, which nobody knows."""
     said, plain, place = services[name], raw.get(name, {}), repository.name(files[-1])
     image = _image_of_service(repository, said, services)
     command, entrypoint = [_undoubled(word) for word in said.get("command") or []], said.get("entrypoint")
     if entrypoint is None:
         entrypoint, command = image.entrypoint, command or [*image.command]
     if not (command or entrypoint):
-        return
+        return None
     problems = [f"{place}: ${each} of the command: {UNKNOWN}" for each in unset
                 if _names(each, json.dumps([plain.get("command"), plain.get("entrypoint")]))]  # fmt: skip
     env_files: list[Path] = []
@@ -99,30 +99,43 @@ def _service(
     problems += [f"{place}: {each}: {UNKNOWN}" for each in unknown]
     if has_secrets:
         env_files = [of_compose, *(each for each in env_files if each.name != ".env")]
-    before, beside = [*image.before], []
-    for other, how in (said.get("depends_on") or {}).items():
-        of, text = services.get(other, {}), as_text(services.get(other, {}).get("command") or [])
-        ends = how.get("condition") == "service_completed_successfully" or str(of.get("restart")) in ("no", "False")
-        pairs = [(of.get(key), said.get(key)) for key in ("build", "image") if of.get(key)]
-        if not pairs or any(its == own for its, own in pairs):  # it runs in the same image
-            before += [(preparing(text) or text, f"{place}, {other}")] if text and (ends or preparing(text)) else []
-        else:  # a database, unless it is built for Python
-            built = _image_of_service(repository, of, services) if of.get("build") else Start()
-            is_python = any(installs_python(words) for _, words in built.runs)
-            beside += [] if is_python or (built.command and "python" in built.place) else [other]
+    before, beside = _depends_on(repository, said, services)
     is_its_own = said.get("command") or said.get("entrypoint")
     replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
     volumes = said.get("volumes") or []
     mounts = [(repository.name(Path(each["source"])), each["target"]) for each in volumes
               if each.get("type") == "bind" and Path(each["source"]).is_relative_to(repository.folder)]  # fmt: skip
-    new = [str(each["target"]) for each in volumes if each.get("type") in ("volume", "tmpfs")]
-    yield replace(
-        image, command=command, entrypoint=entrypoint, place=f"{place}, {name}" if is_its_own else image.place,
+    return replace(
+        image, command=command, entrypoint=entrypoint, file=place if is_its_own else image.file,
+        place=f"{place}, {name}" if is_its_own else image.place,
         folder=str(said.get("working_dir") or image.folder), given={**image.given, **given}, mounts=mounts,
-        folders=[*image.folders, *new], replicas=replicas if isinstance(replicas, int) else None, name=name,
-        compose=repository.name(files[0]), beside=beside, env_files=[*dict.fromkeys(env_files)], before=before,
+        volumes=[str(each["target"]) for each in volumes if each.get("type") in ("volume", "tmpfs")],
+        replicas=replicas if isinstance(replicas, int) else None, name=name,
+        compose=repository.name(files[0]), beside=beside, env_files=[*dict.fromkeys(env_files)],
+        before=[*image.before, *((command, f"{place}, {other}") for other, command in before.items())],
         problems=problems, resources=of_compose_service(said, f"{place}, {name}"),
     )  # fmt: skip
+
+
+def _depends_on(
+    repository: Repository, said: Mapping[str, Any], services: Mapping[str, Any]
+) -> tuple[dict[str, str], list[str]]:
+    """Return the services that prepare a service, with their commands, and those that it needs beside it."""
+    before: dict[str, str] = {}
+    beside: list[str] = []
+    for name, how in (said.get("depends_on") or {}).items():
+        other = services.get(name, {})
+        command = as_text(other.get("command") or [])
+        ends = how.get("condition") == "service_completed_successfully" or str(other.get("restart")) in ("no", "False")
+        keys = [key for key in ("build", "image") if other.get(key)]
+        if not keys or any(other[key] == said.get(key) for key in keys):  # it runs in the same image
+            if command and (ends or preparing(command)):
+                before[name] = preparing(command) or command
+        else:  # a database, unless it is built for Python
+            built = _image_of_service(repository, other, services) if other.get("build") else Start()
+            is_python = any(installs_python(words) for _, words in built.image.runs)
+            beside += [] if is_python or (built.command and "python" in built.place) else [name]
+    return before, beside
 
 
 def _environment(
@@ -176,17 +189,16 @@ def _image_of_service(repository: Repository, said: Mapping[str, Any], services:
     if not (context.is_relative_to(root) and file.resolve().is_relative_to(root)):
         return Start()
     if not is_file(file):
-        return Start(context=context)
+        return Start(Image(context=context))
     return image_of(repository, file.resolve(), context, str(build.get("target", "")), build.get("args") or {})
 
 
 def merged(start: Start, other: Start) -> Start:
     """Return a start with what a Compose file gives to the same application and has beside it."""
-    of_dockerfile = str(start.file).endswith(f"/{start.place.partition(':')[0]}")
+    keeps_image = start.is_of_dockerfile or not other.image.dockerfile
     return replace(
-        start if of_dockerfile or not other.file else other, command=start.command, entrypoint=start.entrypoint,
-        place=start.place, folder=start.folder, given={**other.given, **start.given}, env_files=other.env_files,
-        before=(*start.before, *other.before), replicas=start.replicas, mounts=other.mounts,
-        folders=[*start.folders, *other.folders], name=start.name, compose=other.compose, beside=other.beside,
-        resources=other.resources, problems=(*start.problems, *other.problems),
+        start, image=start.image if keeps_image else other.image, given={**other.given, **start.given},
+        env_files=other.env_files, before=(*start.before, *other.before), mounts=other.mounts, volumes=other.volumes,
+        compose=other.compose, beside=other.beside, resources=other.resources,
+        problems=(*start.problems, *other.problems),
     )  # fmt: skip

@@ -8,11 +8,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path, PurePosixPath
 
 from dockerfile_parse import DockerfileParser
 
-from stampede.service.discovery.repository import Repository, Start
+from stampede.service.discovery.repository import Image, Repository, Start
 from stampede.service.discovery.requirements import installs_python
 
 FOR_DEVELOPMENT = re.compile(
@@ -61,16 +62,22 @@ def docker_images(repository: Repository) -> list[Start]:
 class _Stage(Start):
     """A stage of a Dockerfile, as far as it was read. ``base`` is its image; ``sources`` are what it copies from.
 
-    ``arguments`` are what ARG says, which is not known when the image runs. ``has_command``: CMD stands in this stage
-    itself, so that an ENTRYPOINT after it keeps it. What an instruction adds makes a new value, so that stages which
-    begin with this one keep theirs.
+    ``arguments`` are what ARG says, which is not known when the image runs. ``made`` are the folders of WORKDIR and
+    mkdir. ``has_command``: CMD stands in this stage itself, so that an ENTRYPOINT after it keeps it. What an
+    instruction adds makes a new value, so that stages which begin with this one keep theirs.
     """
 
     base: str = ""
+    made: Sequence[str] = ()
     arguments: Mapping[str, str] = field(default_factory=dict)
     sources: Sequence["_Stage"] = ()
     shell: Sequence[str] = ("/bin/sh", "-c")
     has_command: bool = False
+
+    @property
+    def copied(self) -> list[tuple[str, str]]:
+        """What was copied, when the stage ends: a target that any of its instructions has made is a folder."""
+        return [(source, f"{there}/" if there in self.made else there) for source, there in self.image.copies]
 
 
 def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
@@ -93,7 +100,8 @@ def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
         match step["instruction"]:
             case "FROM":
                 source, _, alias = re.sub(r"--platform=\S+\s+", "", filled(value, common)).partition(" ")
-                stage = replace(stages.get(source, _Stage(base=source)), arguments=common, has_command=False)
+                under = stages.get(source, _Stage(base=source))
+                stage = replace(under, image=replace(under.image), arguments=common, has_command=False)
                 stages[alias.split()[-1] if alias else str(len(stages))] = stage
             case "ARG":
                 own = value.partition("=")[0]
@@ -103,9 +111,10 @@ def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
             case "ENV":
                 pairs = _pairs(value, known)
                 stage.given = {**stage.given, **{key: each for key, each in pairs.items() if "$" not in each}}
-                stage.runs = [*stage.runs, *((place, ["ENV", key]) for key in pairs)]
+                stage.image.runs = [*stage.image.runs, *((place, ["ENV", key]) for key in pairs)]
             case "WORKDIR":
                 stage.folder = str(PurePosixPath(stage.folder) / filled(value.strip("\"'"), known))
+                stage.made = [*stage.made, stage.folder]
             case "SHELL":
                 stage.shell = _form(value)
             case "COPY" | "ADD":
@@ -116,15 +125,16 @@ def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
                 script = words[2] if words[:2] == ["/bin/sh", "-c"] else shlex.join(words)
                 opened = _HEREDOC.match(value)
                 for words in commands_of(written.get(opened[2], "") if opened else script, known):
-                    stage.runs = [*stage.runs, (place, words)]
+                    stage.image.runs = [*stage.image.runs, (place, words)]
                     named = [word for word in words[1:] if not word.startswith("-")]
                     there = [PurePosixPath(stage.folder) / word for word in named]
                     if words[:1] == ["mkdir"]:
-                        stage.folders = [*stage.folders, *map(str, there)]
+                        stage.image.folders = [*stage.image.folders, *map(str, there)]
+                        stage.made = [*stage.made, *map(str, there)]
                     if words[:1] in (["cp"], ["mv"]) and len(named) == 2 and there[0].suffix:  # an example of settings
                         copied = [(str(PurePosixPath(ours) / there[0].relative_to(where)), str(there[1]))
-                                  for ours, where in stage.copies if there[0].is_relative_to(where)]  # fmt: skip
-                        stage.copies = [*stage.copies, *copied[-1:]]
+                                  for ours, where in stage.image.copies if there[0].is_relative_to(where)]  # fmt: skip
+                        stage.image.copies = [*stage.image.copies, *copied[-1:]]
                     if command := preparing(shlex.join(words)):
                         variables = [word for word in words if re.fullmatch(r"[A-Za-z_]\w*=[^\s$]*", word)]
                         before.append((" ".join([*variables, command]), place))
@@ -141,10 +151,13 @@ def image_of(  # noqa: PLR0912, PLR0915  # a case for each instruction
         target = next((key for key in others if FOR_PRODUCTION.search(key.lower())), next(iter(others), ""))
     stage = stages.get(target, stage)
     for other in stage.sources:
-        if "python" in other.base or any(installs_python(words) for _, words in other.runs):
-            stage.runs = [*stage.runs, *other.runs]
-    stage.context, stage.file, stage.place = context or _context(repository, path, stage), path, stage.place or name
-    stage.python, stage.before = "".join(re.findall(r"\bpython:?(\d\.\d+)", stage.base)[:1]), before
+        if "python" in other.base or any(installs_python(words) for _, words in other.image.runs):
+            stage.image.runs = [*stage.image.runs, *other.image.runs]
+    stage.file, stage.place, stage.before = name, stage.place or name, before
+    stage.image = replace(
+        stage.image, dockerfile=path, place=stage.place, context=context or _context(repository, path, stage.image),
+        copies=stage.copied, python="".join(re.findall(r"\bpython:?(\d\.\d+)", stage.base)[:1]),
+    )  # fmt: skip
     return stage
 
 
@@ -159,16 +172,17 @@ def _copy(stage: _Stage, value: str, stages: Mapping[str, _Stage], written: Mapp
         there = str(PurePosixPath(stage.folder) / target).rstrip("/")
         copied: list[tuple[str, str]] = []
         if texts := [written.get(found[2], "") for path in paths if (found := _HEREDOC.match(path))]:
-            stage.written = {**stage.written, there: texts[0]}
+            stage.image.written = {**stage.image.written, there: texts[0]}
         elif not source:
-            is_folder = target.endswith(("/", ".")) or there == stage.folder
+            is_folder = target.endswith(("/", ".")) or len(paths) > 1
             copied = [(path, f"{there}/" if is_folder else there) for path in paths]
         elif source in stages:
             stage.sources = [*stage.sources, stages[source]]
-            inside = [(ours, PurePosixPath(where), path) for path in paths for ours, where in stages[source].copies]
-            copied = [(ours, str(PurePosixPath(there) / where.relative_to(path)))
-                      for ours, where, path in inside if where.is_relative_to(path)]  # fmt: skip
-        stage.copies = [*stage.copies, *copied]
+            for path, (ours, where) in product(paths, stages[source].copied):
+                if PurePosixPath(where).is_relative_to(path):
+                    slash = "/" if where.endswith("/") else ""
+                    copied.append((ours, f"{PurePosixPath(there, os.path.relpath(where, path))}{slash}"))
+        stage.image.copies = [*stage.image.copies, *copied]
 
 
 def commands_of(script: str, known: Mapping[str, str]) -> Iterator[list[str]]:
@@ -206,9 +220,9 @@ def filled(text: str, known: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
-def _context(repository: Repository, path: Path, stage: Start) -> Path:
+def _context(repository: Repository, path: Path, image: Image) -> Path:
     """Return the folder that a Dockerfile is built from: the one that has what it copies."""
-    sources = [source.lstrip("/") for source, _ in stage.copies if source.strip("./")]
+    sources = [source.lstrip("/") for source, _ in image.copies if source.strip("./")]
     own = {".py", ".toml", ".txt"} & {file.suffix for file in path.parent.iterdir()}
     above = [path.parent, *path.parent.parents]
     inside = [folder for folder in (above if own else reversed(above)) if folder.is_relative_to(repository.folder)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -32,35 +32,48 @@ _DEEPEST = 4
 
 
 @dataclass
-class Start:
-    """A command that starts a server, as a Dockerfile has it, or as another file changes it.
+class Image:
+    """What a Dockerfile makes; ``place`` is where its own command stands.
 
-    ``folder`` is its working folder, a path of the image or host. ``given`` are the variables that the application gets
-    beside those of ``env_files``, with the names of secrets in the place of their values; ``before`` are commands that
-    prepare it, each with its place. ``file`` is the Dockerfile, which was built from ``context``: ``copies`` are what
-    was copied from there, and where it lies in the image, ``written`` are the texts that the Dockerfile itself has, by
-    their paths, ``runs`` are the commands of RUN, and the variables of ENV, each with its place, and ``python`` is the
-    release that the name of the base image says. ``mounts`` are what is mounted of the repository, and where;
-    ``folders`` are those that the image makes or where volumes are. ``name`` is the service of the Compose file
-    ``compose``. ``problems`` are what the lab cannot read in the file.
+    ``copies`` are what was copied from the folder ``context``, and where it lies in the image: a target that is a
+    folder ends with a slash. ``folders`` are those that RUN makes, and ``written`` are the texts that the Dockerfile
+    itself has, by their paths. ``runs`` are the commands of RUN, and the variables of ENV, each with its place, and
+    ``python`` is the release that the name of the base image says.
     """
 
+    dockerfile: Path | None = None
+    place: str = ""
+    context: Path | None = None
+    copies: Sequence[tuple[str, str]] = ()
+    folders: Sequence[str] = ()
+    written: Mapping[str, str] = field(default_factory=dict)
+    runs: Sequence[tuple[str, list[str]]] = ()
+    python: str = ""
+
+
+@dataclass
+class Start:
+    """A command that starts a server in an image, as the Dockerfile has it, or as another file changes it.
+
+    ``file`` has the command, at ``place``. ``folder`` is its working folder, a path of the image or host. ``given`` are
+    the variables that the application gets beside those of ``env_files``, with the names of secrets in the place of
+    their values; ``before`` are commands that prepare it, each with its place. ``mounts`` are what is mounted of the
+    repository, and where; ``volumes`` are where volumes are. ``name`` is the service of the Compose file ``compose``.
+    ``problems`` are what the lab cannot read in the file.
+    """
+
+    image: Image = field(default_factory=Image)
     command: Sequence[str] = ()
     entrypoint: Sequence[str] = ()
+    file: str = ""
     place: str = ""
     folder: str = "/"
     given: Mapping[str, str] = field(default_factory=dict)
     env_files: Sequence[Path] = ()
     before: Sequence[tuple[str, str]] = ()
     replicas: int | None = None
-    file: Path | None = None
-    context: Path | None = None
-    copies: Sequence[tuple[str, str]] = ()
-    written: Mapping[str, str] = field(default_factory=dict)
-    runs: Sequence[tuple[str, list[str]]] = ()
-    python: str = ""
     mounts: Sequence[tuple[str, str]] = ()
-    folders: Sequence[str] = ()
+    volumes: Sequence[str] = ()
     name: str = ""
     compose: str = ""
     beside: Sequence[str] = ()
@@ -71,6 +84,18 @@ class Start:
     def words(self) -> list[str]:
         """The words that are run."""
         return [*self.entrypoint, *self.command]
+
+    @property
+    def is_of_dockerfile(self) -> bool:
+        """Whether this is the command that the image has by itself."""
+        return self.place == self.image.place
+
+
+class _LaidOut(NamedTuple):
+    """A file or a folder of the repository, and where it lies in an image."""
+
+    path: Path
+    there: PurePosixPath
 
 
 def is_file(path: Path) -> bool:
@@ -130,19 +155,27 @@ class Repository:
             found += [path for name in names if (path := here / name).exists()]
         return found
 
-    def _laid_out(self, start: Start) -> list[tuple[Path, PurePosixPath]]:
-        """Return the files and folders of the repository that a start has, and where each lies in the image."""
-        found: list[tuple[Path, PurePosixPath]] = []
-        context = start.context or self.folder
-        copied = [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.copies)]
+    def _laid_out(self, start: Start) -> list[_LaidOut]:
+        """Return what a start has of the repository.
+
+        What is in a folder that a pattern matched lies beside all else that it matched, so that this folder is not the
+        working folder.
+        """
+        found: list[_LaidOut] = []
+        context = start.image.context or self.folder
+        copied = [*((self.folder, *pair) for pair in start.mounts), *((context, *pair) for pair in start.image.copies)]
         for base, source, target in copied:
-            plain = source.strip("/")
+            plain, is_pattern = source.strip("/"), re.search(r"[*?[]", source)
+            is_working_folder = PurePosixPath(target) == PurePosixPath(start.folder)
             with suppress(OSError, ValueError, NotImplementedError):  # a name may be too long, or no pattern
-                matches = [*base.glob(plain)] if re.search(r"[*?[]", source) else [base / plain]
+                matches = [*base.glob(plain)] if is_pattern else [base / plain]
                 is_folder = target.endswith("/") or len(matches) > 1
                 for each in (path for path in matches if path.exists() and path.resolve().is_relative_to(self.folder)):
-                    there = PurePosixPath(target, *([each.name] if is_folder and each.is_file() else []))
-                    found.append((each.resolve(), there))
+                    if each.is_file():
+                        there = PurePosixPath(target, each.name) if is_folder else PurePosixPath(target)
+                        found.append(_LaidOut(each.resolve(), there))
+                    elif not (is_pattern and is_working_folder):
+                        found.append(_LaidOut(each.resolve(), PurePosixPath(target)))
         return found
 
     def folder_of(self, start: Start) -> Path:
@@ -153,18 +186,18 @@ class Repository:
         """
         whole, copied = PurePosixPath(start.folder), self._laid_out(start)
         for path, there in reversed(copied):
-            if whole.is_relative_to(there) and os.path.isdir(path / whole.relative_to(there)):  # noqa: PTH112
-                return path / whole.relative_to(there)
+            if whole.is_relative_to(there) and os.path.isdir(inner := path / whole.relative_to(there)):  # noqa: PTH112
+                return inner
         if start.folder and Path(start.folder).is_relative_to(self.folder):
             return Path(start.folder)
         if inside := Counter(path.parent for path, there in copied if there == whole / path.name):
             return max(inside, key=inside.__getitem__)
         parts = [part for part in whole.parts if part not in ("/", "..", ".")]
-        for base in dict.fromkeys((start.context or self.folder, self.folder)):
+        for base in dict.fromkeys((start.image.context or self.folder, self.folder)):
             for first in range(len(parts)):
                 if os.path.isdir(folder := base.joinpath(*parts[first:])):  # noqa: PTH112
                     return folder
-        return start.context or self.folder
+        return start.image.context or self.folder
 
     def paths_of(self, start: Start) -> dict[str, str]:
         """Return what the image of a start has of the repository: paths there, and what is there, seen from the root.
@@ -177,7 +210,7 @@ class Repository:
             found.setdefault(str(there), self.name(path))
         if start.folder not in ("", "/") and not Path(start.folder).is_relative_to(self.folder):
             found.setdefault(str(PurePosixPath(start.folder)), self.name(self.folder_of(start)))
-        for made in start.folders:
+        for made in (*start.image.folders, *start.volumes):
             if not _OF_SYSTEM.match(made) and not any(PurePosixPath(made).is_relative_to(above) for above in found):
                 found[made] = made.strip("/")
         return {there: source for there, source in found.items() if not any(

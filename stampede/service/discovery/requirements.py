@@ -11,7 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from stampede.errors import WrongUse
 from stampede.service.description import NO_REQUIREMENTS, PACKAGE_PATTERN
-from stampede.service.discovery.repository import Repository, Start, is_file
+from stampede.service.discovery.repository import Image, Repository, is_file
 from stampede.service.packages import FILES, read_document, required_lines
 
 PYTHON = "3.13"
@@ -62,7 +62,7 @@ class Requirements:
     packages: list[str] = field(default_factory=list)
 
 
-def find_requirements(problems: list[str], repository: Repository, bases: Sequence[Path], image: Start) -> Requirements:
+def find_requirements(problems: list[str], repository: Repository, bases: Sequence[Path], image: Image) -> Requirements:
     """Return what an application requires, whose folder is first of ``bases``; what a file has wrong is a problem.
 
     The commands of ``image`` install packages of Python; the files that they name may have other names outside.
@@ -91,12 +91,12 @@ def find_requirements(problems: list[str], repository: Repository, bases: Sequen
     return Requirements(lines=packages, packages=packages)
 
 
-def _other_python(repository: Repository, project: Path, image: Start) -> list[str]:
+def _other_python(repository: Repository, project: Path, image: Image) -> list[str]:
     """Return that the application needs, or its image has, another Python than the lab's images have."""
     with suppress(AttributeError):
         requires = str(read_document(project).get("project", {}).get("requires-python", ""))
         said = [(project, "requires", requires, requires)]
-        said += [(image.file, "its image has", f"=={image.python}.*", image.python)] if image.file else []
+        said += [(image.dockerfile, "its image has", f"=={image.python}.*", image.python)] if image.dockerfile else []
         for path, has, release, shown in said:
             with suppress(InvalidSpecifier):
                 if not SpecifierSet(release).contains(f"{PYTHON}.99"):
@@ -105,7 +105,7 @@ def _other_python(repository: Repository, project: Path, image: Start) -> list[s
     return []
 
 
-def _installed(image: Start) -> tuple[list[str], list[str], list[str]]:
+def _installed(image: Image) -> tuple[list[str], list[str], list[str]]:
     """Return the files of requirements, the extras and groups, and the packages that an image installs."""
     named: list[str] = []
     extras: list[str] = []

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -80,8 +80,8 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
             for path in sorted({*repository.files("run"), *repository.folder.glob("**/s6-rc.d/*/run")}, reverse=True):
                 if SERVES.search(text := repository.text(path)) and not OTHERS.search(path.parent.name.lower()):
                     shell = "bash" if "bash" in text.partition("\n")[0] else "sh"
-                    own = replace(start, command=(shell, "-c", text), entrypoint=(), place=repository.name(path))
-                    plain.insert(0, own)
+                    own = replace(start, command=(shell, "-c", text), entrypoint=())
+                    plain.insert(0, replace(own, file=repository.name(path), place=repository.name(path)))
         platforms = [*_platform_starts(repository, images), *_kubernetes(repository, images)]
         if any("honcho" in start.words for start in plain):  # which reads the Procfile itself
             platforms = [start for start in platforms if not start.place.startswith("Procfile")]
@@ -97,8 +97,9 @@ def starts_of(repository: Repository, command: str = "") -> list[Start]:
         found = [start for start in found if SERVES.search(text_of(repository, start))
                  or not OTHERS.search((start.name or start.place.rpartition("/")[2]).lower())]  # fmt: skip
     if found and not found[0].compose:
-        belong = [start for start in compose if WEB.search(start.name) or start.file == found[0].file]
-        if belong := belong or [start for start in compose if start.file and start.beside]:
+        dockerfile = found[0].image.dockerfile
+        belong = [start for start in compose if WEB.search(start.name) or start.image.dockerfile == dockerfile]
+        if belong := belong or [start for start in compose if start.image.dockerfile and start.beside]:
             found[0] = merged(found[0], belong[0])
     unread = [repository.name(path) for path in repository.files(*_UNREAD) if _STARTED.search(repository.text(path))]
     if unread:
@@ -135,7 +136,7 @@ def named_server(repository: Repository, start: Start) -> str:
 
 
 def _start(
-    repository: Repository, images: Sequence[Start], place: str, command: str | Sequence[str], given: object = None,
+    repository: Repository, images: Sequence[Start], file: str, command: str | Sequence[str], given: object = None,
     folder: str = "", replicas: object = None,
 ) -> Start:  # fmt: skip
     """Return the start that a command of a file stands for, in the image of the repository if it has one.
@@ -149,11 +150,10 @@ def _start(
     elif isinstance(given, dict):
         pairs = [(name, each.get("value") if isinstance(each, dict) else each) for name, each in given.items()]
     said = {str(name): str(value) for name, value in pairs if name and value is not None and "${" not in str(value)}
-    file = re.split("[:,]", place)[0]
     return replace(
-        image, command=("sh", "-c", command) if isinstance(command, str) else command, entrypoint=(), place=place,
+        image, command=("sh", "-c", command) if isinstance(command, str) else command, entrypoint=(),
         folder=folder if folder.startswith("/") else str(repository.folder / folder) if folder else image.folder,
-        given={**image.given, **said}, replicas=replicas if isinstance(replicas, int) else None,
+        file=file, place=file, given={**image.given, **said}, replicas=replicas if isinstance(replicas, int) else None,
         problems=sorted(f"{file}: {name}: {UNKNOWN}" for name, _ in pairs if name and str(name) not in said),
     )  # fmt: skip
 
@@ -176,8 +176,8 @@ def _platform_starts(repository: Repository, images: Sequence[Start]) -> Iterato
     release = [(command, place) for kind, command, place in lines if kind == "release"]
     for kind, command, place in lines:
         if kind == "web":
-            start = _start(repository, images, place, command, given, str(repository.folder), quantity)
-            yield replace(start, before=(*start.before, *release))
+            start = _start(repository, images, "Procfile", command, given, str(repository.folder), quantity)
+            yield replace(start, place=place, before=(*start.before, *release))
     for form in _FORMS:
         try:
             said = read(form.file)
@@ -189,7 +189,8 @@ def _platform_starts(repository: Repository, images: Sequence[Start]) -> Iterato
                 command = command.get("command") if isinstance(command, dict) else command
                 build = whole.get("build") or {}
                 file = each.get("dockerfilePath") or build.get("dockerfile") or (build.get("docker") or {}).get("web")
-                own = [image for image in images if file and image.file == (repository.folder / str(file)).resolve()]
+                path = (repository.folder / str(file)).resolve()
+                own = [start for start in images if file and start.image.dockerfile == path]
                 given, replicas = whole.get("env") or each.get(form.given), each.get(form.replicas)
                 if form.only[0] and each.get(form.only[0]) not in form.only[1]:
                     continue
@@ -198,15 +199,14 @@ def _platform_starts(repository: Repository, images: Sequence[Start]) -> Iterato
                     yield _start(repository, own or images, form.file, command, given, folder, replicas)
                 elif given and images and not whole.get("processes"):  # the command of the image
                     image = (own or images)[0]
-                    start = _start(repository, [image], image.place, image.command, given, "", replicas)
-                    yield replace(start, entrypoint=image.entrypoint)
+                    start = _start(repository, [image], image.file, image.command, given, "", replicas)
+                    yield replace(start, place=image.place, entrypoint=image.entrypoint)
         except (AttributeError, TypeError):  # what the file says has another form
             repository.problems.append(f"{form.file}: the lab does not know this form")
 
 
-def _kubernetes(repository: Repository, images: Sequence[Start]) -> Iterator[Start]:  # noqa: PLR0912
-    """Yield the containers of Kubernetes whose commands name a server, from deployments, or from lists of them."""
-    objects: list[tuple[str, Any]] = []
+def _objects_of_kubernetes(repository: Repository) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of Kubernetes, also those of lists, with the names of their files. Note what templates hide."""
     for path in repository.files("*.yaml", "*.yml"):
         text, name = repository.text(path), repository.name(path)
         if "{{" in text and re.search(r"^kind:\s*Deployment", text, re.MULTILINE):
@@ -216,8 +216,13 @@ def _kubernetes(repository: Repository, images: Sequence[Start]) -> Iterator[Sta
         elif "{{" not in text and _KINDS.search(text) and not FOR_DEVELOPMENT.search(name):
             for each in repository.documents(path):
                 items = each.get("items") if isinstance(each, dict) else None
-                objects += ((name, one) for one in (items if isinstance(items, list) else [each]))
-    objects = [(name, said) for name, said in objects if isinstance(said, dict)]
+                listed = items if isinstance(items, list) else [each]
+                yield from ((name, one) for one in listed if isinstance(one, dict))
+
+
+def _kubernetes(repository: Repository, images: Sequence[Start]) -> Iterator[Start]:
+    """Yield the containers of Kubernetes whose commands name a server."""
+    objects = [*_objects_of_kubernetes(repository)]
     changed = [f"{repository.name(path)}: Kustomize may change what {path.parent.name} says; describe the folder with "
                "what kubectl kustomize prints" for path in repository.files("kustomization.y*ml")[:1]]  # fmt: skip
     with suppress(AttributeError, TypeError, KeyError):
@@ -233,31 +238,38 @@ def _kubernetes(repository: Repository, images: Sequence[Start]) -> Iterator[Sta
             for each in pod.get("containers") or []:
                 if NO_APPLICATION.search(str(each.get("image"))):
                     continue
-                given: dict[str, object] = {}
-                elsewhere = []
-                for source in each.get("envFrom") or []:
-                    of = (source.get("configMapRef") or source.get("secretRef") or {}).get("name")
-                    given |= maps.get(of, {})
-                    if of not in maps:
-                        elsewhere.append(f"{name}: envFrom {of}: its values are not in the repository")
-                for one in each.get("env") or []:
-                    of = (one.get("valueFrom") or {}).get("configMapKeyRef") or {}
-                    given[one["name"]] = one.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
+                given, unknown = _environment_of_container(each, maps)
+                elsewhere = [f"{name}: envFrom {source}: its values are not in the repository" for source in unknown]
                 words = [re.sub(r"\$\((\w+)\)", lambda found: str(given.get(found[1]) or found[0]), str(word))  # noqa: B023
                          for key in ("command", "args") for word in each.get(key) or []]  # fmt: skip
                 built = re.split("[:@]", str(each.get("image")).rpartition("/")[2])[0]
-                image = next((own for own in images if own.file and own.file.parent.name == built), None)
+                named = [own for own in images if (path := own.image.dockerfile) and path.parent.name == built]
+                image = next(iter(named), None)
                 if not words and (OTHERS.search(str(each.get("name")).lower()) or (not image and len(images) > 1)):
                     continue
                 image = image or next(iter(images), Start())
-                start = _start(repository, [image], f"{name}, {each.get('name')}", words or image.command, given,
-                               str(each.get("workingDir") or ""), spec.get("replicas"))  # fmt: skip
+                folder = str(each.get("workingDir") or "")
+                start = _start(repository, [image], name, words or image.command, given, folder, spec.get("replicas"))
+                entrypoint = () if each.get("command") else image.entrypoint
                 start = replace(
-                    start, entrypoint=() if each.get("command") else image.entrypoint,
+                    start, place=f"{name}, {each.get('name')}", entrypoint=entrypoint,
                     before=(*start.before, *before), problems=(*start.problems, *elsewhere, *changed),
                 )  # fmt: skip
                 if SERVES.search(text_of(repository, start)):
                     yield start
+
+
+def _environment_of_container(
+    container: Mapping[str, Any], maps: Mapping[Any, Mapping[Any, object]]
+) -> tuple[dict[str, object], list[object]]:
+    """Return the variables of a container of Kubernetes, and the sources of others that are none of the ConfigMaps."""
+    sources = [(each.get("configMapRef") or each.get("secretRef") or {}).get("name")
+               for each in container.get("envFrom") or []]  # fmt: skip
+    given = {name: value for source in sources for name, value in maps.get(source, {}).items()}
+    for each in container.get("env") or []:
+        of = (each.get("valueFrom") or {}).get("configMapKeyRef") or {}
+        given[each["name"]] = each.get("value", maps.get(of.get("name"), {}).get(of.get("key")))
+    return given, [source for source in sources if source not in maps]
 
 
 def _machine_starts(repository: Repository, images: Sequence[Start]) -> Iterator[Start]:
