@@ -46,6 +46,8 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
 
     While another run measures, its containers take up memory. So the plan is laid out when that run has ended.
     """
+    import jinja2  # noqa: F401, PLC0415  # report.html needs the extra: say so before anything is measured
+
     from stampede.docker.cluster.ready import check_reachable  # noqa: PLC0415
     from stampede.docker.doctor import make_ready  # noqa: PLC0415
     from stampede.docker.images import images_of  # noqa: PLC0415
