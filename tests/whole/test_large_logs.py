@@ -1,13 +1,21 @@
-"""stampede diagnose: large logs are read by several processes."""
+"""Large logs are read by several processes."""
 
+import io
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from stampede.errors import LabError, WrongUse
 from stampede.logs import columns
+from stampede.logs.access_log import read_logs as read_routes
 from stampede.logs.diagnose.logs import read_logs
 from stampede.logs.formats import KNOWN
+from tests.quick.test_access_log import AGAIN, written
 from tests.whole.test_diagnose import serve
 from tools.production_logs import Writing, write_logs
 
@@ -22,3 +30,61 @@ def test_large_logs_are_read_by_several_processes(tmp_path: Path, monkeypatch: p
     for one, other in zip([*whole.balancers, *whole.servers], [*apart.balancers, *apart.servers], strict=True):
         assert np.array_equal(one.took_s, other.took_s)
         assert np.array_equal(one.id, other.id)
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Four small logs that count as large ones."""
+    monkeypatch.setattr(columns, "FEW_BYTES", 0)
+    paths = [tmp_path / f"{name}.log" for name in "abcd"]
+    for path in paths:
+        path.write_text("\n".join(written(AGAIN + " {s}")))
+    return paths
+
+
+def test_standard_input_and_pipes_beside_large_logs_are_read(logs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has neither this one's standard input nor the pipes that a shell opened for it."""
+    text = logs[0].read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    reads, writes = os.pipe()
+    os.write(writes, text)
+    os.close(writes)
+
+    found = read_routes([logs[0], Path("-"), Path(f"/dev/fd/{reads}")], ["GET"])
+
+    os.close(reads)
+    assert found.requests == 3 * text.count(b"GET")
+    assert [*found.sources] == ["a.log", "standard input", str(reads)]
+
+
+def killed(*_: object) -> None:
+    """End the process that reads a log without durations, as a kernel does if memory runs out."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_is_told(logs: list[Path]) -> None:
+    logs[1].write_text("\n".join(written(AGAIN)))
+    with pytest.raises(LabError, match="A process that read logs was killed") as told:
+        columns.read_files(logs, KNOWN, "", killed)
+    assert told.value.hint == "Name fewer or shorter logs."
+
+
+def test_after_a_log_that_cannot_be_read_no_further_log_is(logs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is missing is told before all others are read."""
+    read: list[Path] = []
+
+    def reads(path: Path, **_: object) -> None:
+        read.append(path)
+        if path == logs[0] or not path.exists():
+            raise WrongUse(path.name)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(columns, "read_file", reads)
+    monkeypatch.setattr(columns, "ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(1))
+    with pytest.raises(WrongUse, match="a.log"):
+        columns.read_files(logs, KNOWN, "")
+    assert logs[3] not in read
+    read.clear()
+    with pytest.raises(WrongUse, match="no.log"):
+        columns.read_files([*logs, Path("no.log")], KNOWN, "")
+    assert read == [Path("no.log")]
