@@ -154,7 +154,7 @@ def test_the_terminal_shows_what_it_would_obey() -> None:
 
 @pytest.mark.parametrize("value", ["(" * 9_000, "'a' + " * 20_000 + "'b'", "\0", "'" * 9_999, "'\\" * 9_000])
 def test_a_strange_gunicorn_conf_declares_no_format(value: str) -> None:
-    with pytest.raises(WrongUse, match=r"--format has no variables|has no time"):
+    with pytest.raises(WrongUse, match="--format has no variables"):
         choose_formats(f"access_log_format = {value}\n")
 
 
