@@ -233,7 +233,7 @@ def formats_of_columns(lines: Sequence[str], formats: Formats) -> Formats:
     if {*_W3C_COLUMNS} - {"time-taken"} <= {*fields}:
         line = r"[ \t]".join(filter(None, (_W3C_COLUMNS.get(name, r"\S+") for name in fields)))
         duration = "time-taken" if "time-taken" in fields else ""
-        w3c = Format("the W3C extended format", re.compile(rf"^{line}\s*$"), duration, "balancer", add="time-taken")
+        w3c = Format("the W3C extended format", re.compile(rf"^{line}[ \t\r]*$"), duration, "balancer", add="time-taken")
         return Formats((w3c,), (), None)
     for separator in ",;\t|":
         names = tuple(name.strip(' "') for name in lines[0].lstrip("\ufeff").strip().split(separator))
