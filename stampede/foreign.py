@@ -123,7 +123,8 @@ def open_text(path: Path) -> Iterator["Lines"]:
             stream = io.BufferedReader(packed, _BLOCK)
             for packed_as, unpacks in _UNPACKS.items():
                 if stream.peek(4).startswith(packed_as):
-                    raise WrongUse(f"{path} is packed, and not with gzip.", hint=f"{unpacks} {quote(str(path))} unpacks it.")
+                    hint = f"{unpacks} {quote(str(path))} unpacks it."
+                    raise WrongUse(f"{path} is packed, and not with gzip.", hint=hint)
             start = stream.peek(2)[:2]
             if start == b"\x1f\x8b":
                 unpacked = gzip.GzipFile(fileobj=stream)

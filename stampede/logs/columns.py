@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -41,6 +41,8 @@ _ZONE = re.compile(r":\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)\b|(?<![\d.])1\d{9}(
 """A time that names its zone, or counts seconds since 1970."""
 _LONGEST = 256  # a longer text is hashed in another way, so that one long line does not make all of them take memory
 _OF_THIS_PROCESS = re.compile(r"-$|/dev/(?:fd/|stdin)|/proc/")  # standard input, and what a shell opens for <(…)
+T = TypeVar("T")
+U = TypeVar("U")
 Refused = Callable[[str, DurationSource], WrongUse | None]
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 _FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
@@ -48,6 +50,23 @@ _NUMBER = re.compile(r"(?<=/)\d+(?=/|$)")
 _NAME_OF_A_THING = re.compile(
     rf"\d+|[0-9a-fA-F]{{8,}}|[0-9a-fA-F-]{{32,}}|.*[@%].*|(?=.*\d).{{16,}}|.{{40,}}|.*{UNPRINTABLE}.*", re.DOTALL
 )
+
+
+class Bounds(NamedTuple, Generic[T]):
+    """What is likely, and between which bounds it lies: a number, or an array with a value of each request."""
+
+    low: T
+    likely: T
+    high: T
+
+    @classmethod
+    def exactly(cls, value: T) -> "Bounds[T]":
+        """Return what is known for sure."""
+        return cls(value, value, value)
+
+    def map(self, function: Callable[[T], U]) -> "Bounds[U]":
+        """Return what a function makes of the likely value and of the bounds."""
+        return Bounds(function(self.low), function(self.likely), function(self.high))
 
 
 class Names:

@@ -463,7 +463,8 @@ def test_logs_that_cannot_be_read(lab: Lab, tmp_path: Path, monkeypatch: pytest.
     """Of a packed file that is cut short, the hint says how to get what is left, whatever its name."""
     torn = tmp_path / "torn $1.log.gz"
     torn.write_bytes(gzip.compress(combined(0, "GET /a").encode() * 99)[:-20])
-    for path, hint in ((tmp_path / "none.log", "Name a file"), (tmp_path, "Name a file"), (torn, f"zcat '{torn}' > left.log")):
+    unpack = f"zcat '{torn}' > left.log"
+    for path, hint in ((tmp_path / "none.log", "Name a file"), (tmp_path, "Name a file"), (torn, unpack)):
         said = lab.call("requests", str(path))
         assert said.returncode == 2
         assert f"{path} cannot be read: " in said.stderr

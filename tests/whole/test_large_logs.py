@@ -12,8 +12,8 @@ import pytest
 
 from stampede.errors import LabError, WrongUse
 from stampede.logs import columns
-from stampede.logs.access_log import read_logs as read_routes
-from stampede.logs.diagnose.logs import read_logs
+from stampede.logs.access_log import read_logs
+from stampede.logs.diagnose.logs import logs_of
 from stampede.logs.formats import KNOWN
 from tests.quick.test_access_log import AGAIN, written
 from tests.whole.test_diagnose import serve
@@ -22,9 +22,9 @@ from tools.production_logs import Writing, write_logs
 
 def test_large_logs_are_read_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = write_logs(serve(), tmp_path, Writing())
-    whole = read_logs(paths, KNOWN, {})
+    whole = logs_of(paths, KNOWN, {})
     monkeypatch.setattr(columns, "FEW_BYTES", 0)
-    apart = read_logs(paths, KNOWN, {})
+    apart = logs_of(paths, KNOWN, {})
 
     assert apart.routes.names == whole.routes.names
     for one, other in zip([*whole.balancers, *whole.servers], [*apart.balancers, *apart.servers], strict=True):
@@ -50,7 +50,7 @@ def test_standard_input_and_pipes_beside_large_logs_are_read(logs: list[Path], m
     os.write(writes, text)
     os.close(writes)
 
-    found = read_routes([logs[0], Path("-"), Path(f"/dev/fd/{reads}")], ["GET"])
+    found = read_logs([logs[0], Path("-"), Path(f"/dev/fd/{reads}")], ["GET"])
 
     os.close(reads)
     assert found.requests == 3 * text.count(b"GET")
@@ -81,10 +81,10 @@ def test_after_a_log_that_cannot_be_read_no_further_log_is(logs: list[Path], mon
 
     monkeypatch.setattr(columns, "read_file", reads)
     monkeypatch.setattr(columns, "ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(1))
-    with pytest.raises(WrongUse, match="a.log"):
+    with pytest.raises(WrongUse, match=r"a\.log"):
         columns.read_files(logs, KNOWN, "")
     assert logs[3] not in read
     read.clear()
-    with pytest.raises(WrongUse, match="no.log"):
+    with pytest.raises(WrongUse, match=r"no\.log"):
         columns.read_files([*logs, Path("no.log")], KNOWN, "")
     assert read == [Path("no.log")]
