@@ -242,6 +242,11 @@ def test_a_name_a_unit_or_decimals_say_which_number_is_the_duration(tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize("further", ["rt=60.125000", "rt=60.125"])
+def test_seconds_as_gunicorn_and_nginx_write_them_may_be_long(tmp_path: Path, further: str) -> None:
+    assert set(read(tmp_path, written(f"{AGAIN} {further}")[:2]).routes["GET", "/a"].seconds) == {60.125}
+
+
 OTHER_NUMBERS: dict[str, Callable[[int], str]] = {
     "never varies": lambda _: "334",
     "it lies between ": lambda n: str(300 + 97 * n % 512),
