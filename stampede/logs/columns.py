@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stampede.errors import LabError, WrongUse
+from stampede.foreign import open_text
 from stampede.logs.durations import DurationSource
 from stampede.logs.error_log import Event, events_in
 from stampede.logs.formats import Formats
@@ -110,6 +111,9 @@ def read_files(
     shared = [path for path in paths if path.is_file() and not _OF_THIS_PROCESS.match(str(path))]
     if len(paths) == 1 or sum(path.stat().st_size for path in shared) <= FEW_BYTES:
         return {path: read(path) for path in paths}
+    for path in shared:
+        with open_text(path):  # else an error would be told when all other files are read
+            pass
     found = {path: read(path) for path in paths if path not in shared}
     with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=gc.disable) as pool:
         try:
@@ -117,8 +121,6 @@ def read_files(
         except BrokenProcessPool:
             problem = "A process that read logs was killed, perhaps because memory ran out."
             raise LabError(problem, hint="Name fewer or shorter logs.") from None
-        finally:
-            pool.shutdown(cancel_futures=True)  # after an error, no further log is read
     return {path: found[path] for path in paths}
 
 

@@ -1,10 +1,9 @@
 """Large logs are read by several processes."""
 
+import bz2
 import io
 import os
 import signal
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -69,22 +68,12 @@ def test_a_process_that_is_killed_is_told(logs: list[Path]) -> None:
     assert told.value.hint == "Name fewer or shorter logs."
 
 
-def test_after_a_log_that_cannot_be_read_no_further_log_is(logs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is missing is told before all others are read."""
-    read: list[Path] = []
-
-    def reads(path: Path, **_: object) -> None:
-        read.append(path)
-        if path == logs[0] or not path.exists():
-            raise WrongUse(path.name)
-        time.sleep(0.2)
-
-    monkeypatch.setattr(columns, "read_file", reads)
-    monkeypatch.setattr(columns, "ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(1))
-    with pytest.raises(WrongUse, match=r"a\.log"):
-        columns.read_files(logs, KNOWN, "")
-    assert logs[3] not in read
-    read.clear()
-    with pytest.raises(WrongUse, match=r"no\.log"):
+def test_a_log_that_cannot_be_opened_is_told_before_any_other_is_read(
+    logs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "ProcessPoolExecutor", lambda **_: pytest.fail("a log is read"))
+    with pytest.raises(WrongUse, match=r"no\.log cannot be read"):
         columns.read_files([*logs, Path("no.log")], KNOWN, "")
-    assert read == [Path("no.log")]
+    logs[3].write_bytes(bz2.compress(b"a"))
+    with pytest.raises(WrongUse, match=r"d\.log is packed"):
+        columns.read_files(logs, KNOWN, "")
