@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from shlex import quote
 from typing import IO, TYPE_CHECKING, Any
 
 from stampede.errors import WrongUse
@@ -103,7 +104,9 @@ def unreadable(path: Path, error: Exception) -> WrongUse:
     """Return the error that says why a file cannot be read."""
     said = getattr(error, "strerror", None) or str(error).rstrip(".")
     is_damaged = isinstance(error, EOFError | zlib.error | gzip.BadGzipFile)
-    hint = f"zcat {path} > left.log unpacks what is left of it." if is_damaged else "Name a file that you may read."
+    hint = "Name a file that you may read."
+    if is_damaged and str(path) != "-":
+        hint = f"zcat {quote(str(path))} > left.log unpacks what is left of it."
     return WrongUse(f"{path} cannot be read: {said}.", hint=hint)
 
 
@@ -120,7 +123,8 @@ def open_text(path: Path) -> Iterator["Lines"]:
             stream = io.BufferedReader(packed, _BLOCK)
             for packed_as, unpacks in _UNPACKS.items():
                 if stream.peek(4).startswith(packed_as):
-                    raise WrongUse(f"{path} is packed, and not with gzip.", hint=f"{unpacks} {path} unpacks it.")
+                    hint = f"{unpacks} {quote(str(path))} unpacks it."
+                    raise WrongUse(f"{path} is packed, and not with gzip.", hint=hint)
             start = stream.peek(2)[:2]
             if start == b"\x1f\x8b":
                 unpacked = gzip.GzipFile(fileobj=stream)

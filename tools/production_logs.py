@@ -21,7 +21,7 @@ import numpy as np
 from stampede.evaluate.metrics.waiting import FROM_S, Answered, avoidable_waits
 from stampede.logs.diagnose.diagnosis import Asked, diagnose_logs
 from stampede.logs.diagnose.findings import NOTICED
-from stampede.logs.diagnose.missing import WAITS
+from stampede.logs.diagnose.ranges import WAITS
 from stampede.records.folder import read_run, trial_folder
 
 POINTS = 2.0

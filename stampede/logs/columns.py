@@ -8,18 +8,20 @@ import gc
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import lru_cache, partial
 from hashlib import blake2b
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import numpy.typing as npt
 
-from stampede.errors import WrongUse
+from stampede.errors import LabError, WrongUse
+from stampede.foreign import open_text
 from stampede.logs.durations import DurationSource
 from stampede.logs.error_log import Event, events_in
 from stampede.logs.formats import Formats
@@ -39,6 +41,9 @@ FEW_BYTES = 1 << 27
 _ZONE = re.compile(r":\d\d(?:[.,]\d+)? ?(?:Z|[+-]\d\d:?\d\d)\b|(?<![\d.])1\d{9}(?!\d*\.\d+\.)")
 """A time that names its zone, or counts seconds since 1970."""
 _LONGEST = 256  # a longer text is hashed in another way, so that one long line does not make all of them take memory
+_OF_THIS_PROCESS = re.compile(r"-$|/dev/(?:fd/|stdin)|/proc/")  # standard input, and what a shell opens for <(…)
+T = TypeVar("T")
+U = TypeVar("U")
 Refused = Callable[[str, DurationSource], WrongUse | None]
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 _FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
@@ -46,6 +51,23 @@ _NUMBER = re.compile(r"(?<=/)\d+(?=/|$)")
 _NAME_OF_A_THING = re.compile(
     rf"\d+|[0-9a-fA-F]{{8,}}|[0-9a-fA-F-]{{32,}}|.*[@%].*|(?=.*\d).{{16,}}|.{{40,}}|.*{UNPRINTABLE}.*", re.DOTALL
 )
+
+
+class Bounds(NamedTuple, Generic[T]):
+    """What is likely, and between which bounds it lies: a number, or an array with a value of each request."""
+
+    low: T
+    likely: T
+    high: T
+
+    @classmethod
+    def exactly(cls, value: T) -> "Bounds[T]":
+        """Return what is known for sure."""
+        return cls(value, value, value)
+
+    def map(self, function: Callable[[T], U]) -> "Bounds[U]":
+        """Return what a function makes of the likely value and of the bounds."""
+        return Bounds(function(self.low), function(self.likely), function(self.high))
 
 
 class Names:
@@ -82,13 +104,24 @@ def read_files(
     """Read files, large ones in a process for each processor.
 
     ``identify``: find ids, workers and precise times, too. ``refused`` says what is wrong with a log without durations;
-    None: it is read nevertheless. Raise WrongUse if a file cannot be read, or has no line in one of the formats.
+    None: it is read nevertheless. Raise WrongUse if a file cannot be read, or has no line in one of the formats,
+    and LabError if such a process is killed.
     """
     read = partial(read_file, formats=formats, unit=unit, refused=refused, identify=identify)
-    if len(paths) == 1 or sum(path.stat().st_size for path in paths if path.is_file()) <= FEW_BYTES:
+    shared = [path for path in paths if path.is_file() and not _OF_THIS_PROCESS.match(str(path))]
+    if len(paths) == 1 or sum(path.stat().st_size for path in shared) <= FEW_BYTES:
         return {path: read(path) for path in paths}
+    for path in shared:
+        with open_text(path):  # else an error would be told when all other files are read
+            pass
+    found = {path: read(path) for path in paths if path not in shared}
     with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=gc.disable) as pool:
-        return dict(zip(paths, pool.map(read, paths), strict=True))
+        try:
+            found |= zip(shared, pool.map(read, shared), strict=True)
+        except BrokenProcessPool:
+            problem = "A process that read logs was killed, perhaps because memory ran out."
+            raise LabError(problem, hint="Name fewer or shorter logs.") from None
+    return {path: found[path] for path in paths}
 
 
 def read_file(path: Path, formats: Formats, unit: str, refused: Refused | None = None, *, identify: bool) -> LogFile:

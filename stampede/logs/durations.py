@@ -91,7 +91,7 @@ class DurationSource:
         """Return the duration as an entry has it beside what its format says."""
         if self.name:
             return entry.named.get(self.name, "")
-        return entry.fields[self.place] if len(entry.fields) == self.width else ""
+        return entry.fields[self.place] if 0 < self.width == len(entry.fields) else ""
 
     def take(self, entry: Entry) -> float | None:
         """Return the duration of an entry in seconds; None: it has none."""

@@ -10,36 +10,37 @@ from stampede.foreign import Lines, open_text
 from stampede.logs.formats import HAS_TIME, epoch_seconds, parse_entry
 
 _KINDS = {
-    "timeout": ("the server killed {} at its time limit",
+    "timeout": ("worker", "the server killed {} at its time limit",
                 r"WORKER TIMEOUT \(pid:(\d+)\)|\*\*\* HARAKIRI ON WORKER \d+ \(pid: (\d+)"),
-    "killed": ("{} got SIGKILL, perhaps because memory ran out",
+    "killed": ("worker", "{} got SIGKILL, perhaps because memory ran out",
                r"Worker \(pid:(\d+)\) was sent SIGKILL|Worker with pid (\d+) was terminated due to signal 9"
                r"|DAMN ! worker \d+ \(pid: (\d+)\) died, killed by signal 9"),
-    "crashed": ("{} crashed",
+    "crashed": ("worker", "{} crashed",
                 r"Worker \(pid:(\d+)\) was sent SIG(?!KILL|TERM|QUIT|INT)|Worker \(pid:(\d+)\) exited with code [1-9]"
                 r"|DAMN ! worker \d+ \(pid: (\d+)\) died|Unexpected exit from worker-(\d+)"),
-    "died": ("{} died, and uvicorn does not say why", r"hild process \[(\d+)\] died"),
-    "replaced": ("{} ended after max_requests or a time to live",
+    "died": ("worker", "{} died, and uvicorn does not say why", r"hild process \[(\d+)\] died"),
+    "replaced": ("worker", "{} ended after max_requests or a time to live",
                  r"\[(\d+)\] \[INFO\] Autorestarting worker|The work of process (\d+) is done \(max"
                  r"|Maximum request limit of \d+ exceeded. Terminating|worker-(\d+) lifetime expired"),
-    "memory": ("the kernel killed {} because memory ran out",
+    "memory": ("worker", "the kernel killed {} because memory ran out",
                r"[Oo]ut of memory: Killed process (\d+) \((?:gunicorn|uvicorn|uwsgi|granian|hypercorn|python)"),
-    "queue_full": ("for {}, the server's listen queue was full",
+    "queue_full": ("request", "for {}, the server's listen queue was full",
                    r"connect\(\) to \S+ failed \(11: Resource temporarily unavailable\) while connecting to upstream"),
-    "refused": ("for {}, the server refused the connection, so it was down",
+    "refused": ("request", "for {}, the server refused the connection, so it was down",
                 r"connect\(\) (?:to \S+ )?failed \((?:111|2): .* while connecting to upstream"),
-    "closed": ("for {}, the server closed the connection without an answer, as a worker that ends does",
+    "closed": ("request", "for {}, the server closed the connection without an answer, as a worker that ends does",
                r"upstream prematurely closed connection|recv\(\) failed \(104: .* from upstream"),
-    "late": ("for {}, the answer took longer than nginx waits",
+    "late": ("request", "for {}, the answer took longer than nginx waits",
              r"upstream timed out \(110: .* while reading (?:response header|upstream)"),
-    "unreachable": ("for {}, the server took no connection in time, or all servers counted as down",
+    "unreachable": ("request", "for {}, the server took no connection in time, or all servers counted as down",
                     r"upstream timed out \(110: .* while connecting to upstream|no live upstreams"),
-    "connections": ("for {}, nginx had no worker_connections left", r"\d+ worker_connections are not enough"),
+    "connections": ("request", "for {}, nginx had no worker_connections left",
+                    r"\d+ worker_connections are not enough"),
 }  # fmt: skip
-"""What each kind of trouble means, and what is written like it, with the number of the process if the line has it."""
-SAYS = {kind: says for kind, (says, _) in _KINDS.items()}
-"""A sentence on each kind of trouble: ``for {}``: it befell so many requests, else workers."""
-_EVENT = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, (_, pattern) in _KINDS.items()))
+"""Whom each kind of trouble befell, what it means, and what is written like it, with the process if the line has it."""
+SAYS = {kind: (noun, says) for kind, (noun, says, _) in _KINDS.items()}
+"""Whom each kind of trouble befell, workers or requests, and a sentence on so many of them."""
+_EVENT = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, (*_, pattern) in _KINDS.items()))
 _WORDS = ("orker", "WORKER ", "DAMN", "hild process", "The work of", "Maximum request", "ut of memory", "upstream")
 _SERVER = re.compile(r"\[(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\] |\[(?:notice|warn|error|crit|alert)\] \d+#\d+: ")
 """How gunicorn and granian, and nginx, write lines of an error log."""

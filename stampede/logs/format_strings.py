@@ -3,13 +3,16 @@
 A further variable is a further word in the table of its dialect.
 """
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from textwrap import shorten
 from typing import Any
 
 from stampede.errors import WrongUse
+from stampede.foreign import parse_python
 from stampede.logs.formats import JSON_FORMATS, KNOWN, UNITS, Clock, Format, Formats, JsonFormat
 
 _DAY = r"\d+/\w+/\d{4}:\d\d:\d\d:\d\d"
@@ -90,8 +93,7 @@ NGINX = Dialect(
 )  # fmt: skip
 PYTHON = Dialect(
     "gunicorn's access_log_format",  # with the further variables of uvicorn and granian
-    rf"--access-logformat[= ]\s*(?P<text>{_QUOTED})|"
-    rf"\baccess_log_format\s*(?::\s*\w+\s*)?=(?P<parts>[\s(]*+r?{_QUOTED}(?:[\s()+]|#.*|r?{_QUOTED})*+)",
+    rf"--access-logformat[= ]\s*(?P<text>{_QUOTED})",
     r"%\((?P<name>\{[^{}]*\}[ioe]|\w+)\)[-\d.]*[sdf]",
     _variables({
         rf"(?P<time>\[{_LOCAL}\])": "t",
@@ -196,12 +198,13 @@ def choose_formats(written: str = "", json_keys: str = "") -> Formats:
         return KNOWN
     lines: list[Format] = []
     mistakes: list[WrongUse] = []
-    for dialect, name, text in _declared(written):
+    in_python, unread = _in_python(written)
+    for dialect, name, text in (*_declared(written), *((PYTHON, "", text) for text in in_python)):
         try:
             lines.append(compile_format(text, name, dialect))
         except WrongUse as mistake:
             mistakes.append(mistake)
-    if mistakes and not lines:
+    if (mistakes := [*mistakes, *unread]) and not lines:
         raise mistakes[0]
     if not lines:  # a string alone, which may have the quotes of nginx.conf, and stand in several parts
         text = re.sub(r"^\s*escape=\w+\s+", "", written.strip())
@@ -222,18 +225,36 @@ def _declared(written: str) -> Iterator[tuple[Dialect, str, str]]:
              for each in re.finditer(dialect.directive, text, re.MULTILINE)]  # fmt: skip
     for dialect, of in sorted(found, key=lambda each: each[1].get("name") not in used):
         one = (of["text"] or "").rstrip()
-        is_whole = one and not re.fullmatch(_QUOTED, one)
-        joined = one if is_whole else _joined(of.get("parts") or one, are_quoted=dialect is PYTHON)
-        yield dialect, of.get("name") or "", joined
+        is_quoted = re.fullmatch(_QUOTED, one)
+        yield dialect, of.get("name") or "", _joined(of.get("parts") or one) if is_quoted or not one else one
 
 
-def _joined(parts: str, *, are_quoted: bool = False) -> str:
-    """Return the text of strings that stand after each other, without comments between them, as nginx joins them.
+def _in_python(written: str) -> tuple[list[str], list[WrongUse]]:
+    """Return the strings that a module assigns to access_log_format, and a mistake for each other value of it."""
+    texts: list[str] = []
+    unread: list[WrongUse] = []
+    with suppress(SyntaxError):
+        for node in ast.walk(parse_python(written.strip())) if "access_log_format" in written else ():
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            if "access_log_format" not in [getattr(target, "id", "") for target in targets]:
+                continue
+            value = getattr(node, "value", None) or ast.Constant(None)
+            parts = [part for part in ast.walk(value) if not isinstance(part, ast.BinOp | ast.Add)]
+            strings = [part for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+            if strings == parts and not isinstance(node, ast.AugAssign):
+                strings.sort(key=lambda part: (part.lineno, part.col_offset))
+                texts.append("".join(str(part.value) for part in strings).strip())
+            else:
+                shown = shorten(ast.get_source_segment(written.strip(), node) or "", 500, placeholder="…")
+                unread.append(WrongUse(f"--format: this is more than a string: {shown}", hint="Write the string that "
+                                       "gunicorn gets from it: --format '…'"))  # fmt: skip
+    return texts, unread
 
-    ``are_quoted``: what stands beside quoted strings is no text.
-    """
-    found = [part for part in re.findall(_PART, parts) if part[0] in "'\"" or not (are_quoted or part[0] == "#")]
-    return "".join(part[1:-1].replace(f"\\{part[0]}", part[0]) if part[0] in "'\"" else part for part in found)
+
+def _joined(parts: str) -> str:
+    """Return the text of strings that stand after each other, as nginx joins them, without comments between them."""
+    return "".join(part[1:-1].replace(f"\\{part[0]}", part[0]) if part[0] in "'\"" else part
+                   for part in re.findall(_PART, parts) if part[0] != "#")  # fmt: skip
 
 
 _TAKES = f"--format takes {', '.join(each.name for each in DIALECTS)}."
@@ -245,12 +266,7 @@ def compile_format(text: str, name: str = "", dialect: Dialect | None = None) ->
     Raise WrongUse if the string has no variable of a dialect, or has neither a time nor a request.
     """
     shown = shorten(text, 500, placeholder="…")
-    if not dialect:  # that which knows most of the variables
-        likely = [each for each in DIALECTS if re.search(each.variable, text)]
-        dialect = max(likely, default=None, key=lambda each: sum(
-            len(found["name"]) for found in re.finditer(each.variable, text) if each.key(found) in each.variables
-        ))  # fmt: skip
-    if not dialect:
+    if not (dialect := dialect or _dialect_of(text)):
         raise WrongUse(f"--format has no variables: {shown}", hint=f"{_TAKES} In a shell, it needs single quotes.")
     order = {variable: rank for rank, variable in enumerate(dialect.variables)}
     quoted = (
@@ -294,6 +310,14 @@ def compile_format(text: str, name: str = "", dialect: Dialect | None = None) ->
         found[taken["duration"]][0] if "duration" in taken else "", dialect.clock, at_start="(?P<start>" in line,
         add=f"{said}: {add}", parts=tuple(parts),
     )  # fmt: skip
+
+
+def _dialect_of(text: str) -> Dialect | None:
+    """Return the dialect that has variables in a text, and that knows most of them; None: no dialect has."""
+    likely = [dialect for dialect in DIALECTS if re.search(dialect.variable, text)]
+    return max(likely, default=None, key=lambda dialect: sum(
+        len(found["name"]) for found in re.finditer(dialect.variable, text) if dialect.key(found) in dialect.variables
+    ))  # fmt: skip
 
 
 def _part_of(group: str) -> str:

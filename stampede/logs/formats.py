@@ -231,9 +231,9 @@ def formats_of_columns(lines: Sequence[str], formats: Formats) -> Formats:
     """Return formats with the columns that a line of W3C names, or the first of CSV; else those that are given."""
     fields = next((line.split()[1:] for line in lines if line.lstrip("\ufeff").startswith("#Fields:")), [])
     if {*_W3C_COLUMNS} - {"time-taken"} <= {*fields}:
-        line = r"[ \t]".join(filter(None, (_W3C_COLUMNS.get(name, r"\S+") for name in fields)))
-        duration = "time-taken" if "time-taken" in fields else ""
-        w3c = Format("the W3C extended format", re.compile(rf"^{line}\s*$"), duration, "balancer", add="time-taken")
+        columns = r"[ \t]".join(filter(None, (_W3C_COLUMNS.get(name, r"\S+") for name in fields)))
+        line, duration = re.compile(rf"^{columns}[ \t\r]*$"), "time-taken" if "time-taken" in fields else ""
+        w3c = Format("the W3C extended format", line, duration, "balancer", add="time-taken")
         return Formats((w3c,), (), None)
     for separator in ",;\t|":
         names = tuple(name.strip(' "') for name in lines[0].lstrip("\ufeff").strip().split(separator))

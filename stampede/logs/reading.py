@@ -130,14 +130,11 @@ class Reader:
 
     def read(self, text: str) -> Batch:
         """Return what is taken from lines."""
-        text = (COLOUR.sub("", text) if "\x1b" in text else text).removesuffix("\n")
-        lines = text.split("\n")
-        if "" in lines:
-            lines = [*filter(None, lines)]
-            text = "\n".join(lines)
+        text = COLOUR.sub("", text) if "\x1b" in text else text
+        lines = [*filter(str.strip, text.split("\n"))]
         if not lines:
             return Batch.empty()
-        columns: list[list[Any]] = [*self._columns(text, lines)]
+        columns: list[list[Any]] = [*self._columns(lines)]
         at, methods, targets, statuses, took, workers = columns
         kept = [True] * len(lines)
         others = None in at or "" in methods
@@ -149,7 +146,7 @@ class Reader:
             took_s = self.source.take(entry)
             at[line], methods[line], targets[line], statuses[line] = entry.at, entry.method, entry.target, entry.status
             took[line], workers[line] = None if took_s is None else max(took_s, SHORTEST_S), entry.worker
-        unreadable = [line for known, line in zip(kept, lines, strict=True) if not known and line.strip()]
+        unreadable = [line for known, line in zip(kept, lines, strict=True) if not known]
         if not all(kept):
             lines, *columns = ([*compress(column, kept)] for column in (lines, *columns))
             at, methods, targets, statuses, took, workers = columns
@@ -160,16 +157,16 @@ class Reader:
         targets = [target if target[0] == "/" else _ORIGIN.sub("", target, count=1) or "/" for target in targets]
         return Batch(at, methods, targets, statuses, took, workers, ids, arrived, upstream, unreadable)
 
-    def _columns(self, text: str, lines: list[str]) -> tuple[Any, ...]:
+    def _columns(self, lines: list[str]) -> tuple[Any, ...]:
         """Return time, method, target, status, duration and worker of each line; time: None: it has another shape."""
-        if not self._pattern:
-            return tuple([None] * len(lines) for _ in range(6))
+        texts = lines
         if self.is_printed:
             printed = (printed_in(json_keys(line)) for line in lines)
-            text = "\n".join(
-                text if text and "\n" not in text else line for text, line in zip(printed, lines, strict=True)
-            )
-        columns = [*zip(*self._pattern.findall(text), strict=True)]
+            texts = [text if text and "\n" not in text else line for text, line in zip(printed, lines, strict=True)]
+        found = self._pattern.findall("\n".join(texts)) if self._pattern else []
+        if not self._pattern or len(found) != len(lines):  # a format with a line end goes on in the next line
+            return tuple([None] * len(lines) for _ in range(6))
+        columns = [*zip(*found, strict=True)]
         part = {name: columns[place - 1] for name, place in self._pattern.groupindex.items()}
         at = mapped(epoch_seconds, part["time"])
         took: list[float | None] = [None] * len(lines)

@@ -242,6 +242,11 @@ def test_a_name_a_unit_or_decimals_say_which_number_is_the_duration(tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize("further", ["rt=60.125000", "rt=60.125"])
+def test_seconds_as_gunicorn_and_nginx_write_them_may_be_long(tmp_path: Path, further: str) -> None:
+    assert set(read(tmp_path, written(f"{AGAIN} {further}")[:2]).routes["GET", "/a"].seconds) == {60.125}
+
+
 OTHER_NUMBERS: dict[str, Callable[[int], str]] = {
     "never varies": lambda _: "334",
     "it lies between ": lambda n: str(300 + 97 * n % 512),
@@ -300,12 +305,16 @@ def test_it_is_said_how_many_requests_have_no_duration(lab: Lab, tmp_path: Path)
     assert "Note: 8 of 30 requests have no duration" in said.stderr
 
 
-def test_a_number_of_another_kind_in_the_column_of_durations_is_none(tmp_path: Path) -> None:
-    """If all others have decimals, a whole number is something else, or in another unit."""
-    lines = [combined(n, "GET /a", f" {took_s:.3f}" if n != 17 else " 120") for n, took_s in enumerate(TOOK_S)]
+def test_a_number_of_another_kind_in_the_column_of_durations_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If all others have decimals, a whole number is something else, or in another unit; and nothing takes a year."""
+    monkeypatch.setattr(reading, "SAMPLE", 15)
+    odd = {17: " 120", 18: f" {367 * 24 * 3600}.000"}
+    lines = [combined(n, "GET /a", odd.get(n, f" {took_s:.3f}")) for n, took_s in enumerate(TOOK_S)]
     log = read(tmp_path, lines)
 
-    assert log.without == 1
+    assert log.without == 2
     assert max(log.routes["GET", "/a"].seconds) == max(TOOK_S)
 
 
@@ -410,7 +419,7 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
     packed = tmp_path / "access.log.1.gz"
     packed.write_bytes(gzip.compress("\n".join(lines[:1000]).encode()))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines[1000:]).encode())))
-    said = lab.call("requests", str(packed), "-")
+    said = lab.call("requests", str(packed), "-", "-")
     assert said.returncode == 0
     assert [line.split(":")[0] for line in said.stderr.splitlines()] == ["access.log.1.gz", "standard input"]
     assert said.stdout.startswith("# From access.log.1.gz, standard input: 2,520 requests in 119 s.\n")
@@ -455,15 +464,18 @@ def test_what_is_refused(lab: Lab, tmp_path: Path, lines: list[str], unit: str, 
     assert says in said.stderr
 
 
-def test_logs_that_cannot_be_read(lab: Lab, tmp_path: Path) -> None:
-    """Of a packed file that is cut short, the hint says how to get what is left."""
-    torn = tmp_path / "torn.log.gz"
+def test_logs_that_cannot_be_read(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a packed file that is cut short, the hint says how to get what is left, whatever its name."""
+    torn = tmp_path / "torn $1.log.gz"
     torn.write_bytes(gzip.compress(combined(0, "GET /a").encode() * 99)[:-20])
-    for path, hint in ((tmp_path / "none.log", "Name a file"), (tmp_path, "Name a file"), (torn, f"zcat {torn} > ")):
+    unpack = f"zcat '{torn}' > left.log"
+    for path, hint in ((tmp_path / "none.log", "Name a file"), (tmp_path, "Name a file"), (torn, unpack)):
         said = lab.call("requests", str(path))
         assert said.returncode == 2
         assert f"{path} cannot be read: " in said.stderr
         assert hint in said.stderr
+    monkeypatch.setattr("sys.stdin", torn.open("r"))
+    assert "zcat" not in lab.call("requests", "-").stderr
     assert "No access log is named." in lab.call("requests").stderr
 
 

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 import pytest
+from inline_snapshot import snapshot
 
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
-from stampede.logs.diagnose.screen import findings_in_words
+from stampede.logs.diagnose.screen import as_values, findings_in_words
 from tests.conftest import Lab
 from tests.whole.test_logs_in_trouble import Request, write
 
@@ -93,6 +96,68 @@ def test_without_workers_in_the_log_failures_of_one_length_met_a_time_limit(tmp_
     found, said = diagnose(tmp_path, killed_uploads(), workers=False)
     assert found.requests.waited_s[found.requests.status == 500].max() < 1
     assert "2 requests failed at the same time limit: status 500 for POST /upload" in said
+
+
+def test_each_value_of_json_has_its_own_name(tmp_path: Path) -> None:
+    """Of logs in which nearly all values differ; numbers are rounded."""
+    requests = killed_uploads()
+    for at in range(200, 320, 30):
+        waits = [logged("GET /page", at + n + 0.3, at + 9, at + 9.1 + n / 10, "3") for n in (1, 3, 5)]
+        requests += [logged("GET /slow", at, at, at + 9, "3"), *waits, *quick((at + n + 0.6 for n in range(19)), "4")]
+    requests += [logged("GET /page", at, at, at + 0.5, status=502) for at in (330, 331, 332)]
+    requests += [replace(logged("GET /slow", 340, 340, 352, "3", 499), answered=345.137, of_server=200)]
+    requests += [logged("GET /page", at, at, at + 0.01, "4", 503) for at in (360, 361)]
+    requests += [replace(each, answered=each.answered + 3) for each in quick(range(370, 390, 5), "4")]
+    found, _ = diagnose(tmp_path, [*requests, *quick(range(400, 409), "4")])
+    told = json.loads(json.dumps(as_values(found, None)), parse_float=lambda text: round(float(text), 3))
+    lines = (wrap(f"{key}: {json.dumps(value)}", 110, subsequent_indent="  ") for key, value in told.items())
+    assert "\n".join(line for each in lines for line in each) == snapshot("""\
+requests: 288
+in_both: 1.0
+workers: 2
+threads: 1
+threads_at_least: false
+hosts: ["gunicorn.log"]
+found: ["workers", "threads"]
+restarts: 2
+cause: "full"
+waited: 0.156
+waited_within: [0.153, 0.174]
+waited_avoidably: 0.042
+avoidably_within: [0.042, 0.174]
+queueing: 0.807
+avoidable: 0.104
+full: 0.896
+away: 0.156
+idle: 0.0
+overtaken: 0.0
+unexplained: 0.0
+doubts: []
+ranges: null
+refused: [{"route": "GET /page", "status": 502, "requests": 3, "median_s": 0.5, "first": 1795000330.637,
+  "last": 1795000332.637}]
+killed: [{"route": "POST /upload", "status": 500, "requests": 2, "median_s": 30.55, "first": 1795000090.537,
+  "last": 1795000091.837}]
+left: [{"route": "GET /slow", "status": 499, "requests": 1, "median_s": 5.0, "first": 1795000345.137, "last":
+  1795000345.137}]
+turned_away: [{"route": "GET /page", "status": 503, "requests": 2, "median_s": 0.01, "first": 1795000360.147,
+  "last": 1795000361.147}]
+left_work: 0.085
+slow_clients: 4
+events: []
+in_front: {"GET /page": 0.0, "GET /slow": 1.0, "POST /upload": 0.0}
+busy_load: 0.608
+classes: [{"name": "GET /page", "requests": 281, "latency_p99_s": 27.98, "wait_p50_s": 0.0, "wait_p90_s": 7.7,
+  "wait_p99_s": 27.88, "longest_s": 30.4, "waited": 0.16, "avoidably": 0.043, "waited_within": [0.157, 0.174],
+  "avoidably_within": [0.043, 0.174], "p90_within": [7.2, 7.7], "p99_within": [26.8, 27.88]}, {"name": "GET
+  /slow", "requests": 5, "latency_p99_s": 11.88, "wait_p50_s": 0.0, "wait_p90_s": 0.0, "wait_p99_s": 0.0,
+  "longest_s": 0.0, "waited": 0.0, "avoidably": 0.0, "waited_within": [0.0, 0.2], "avoidably_within": [0.0,
+  0.2], "p90_within": [0.0, 0.601], "p99_within": [0.0, 0.961]}, {"name": "POST /upload", "requests": 2,
+  "latency_p99_s": 30.697, "wait_p50_s": 0.0, "wait_p90_s": 0.0, "wait_p99_s": 0.0, "longest_s": 0.0,
+  "waited": 0.0, "avoidably": 0.0, "waited_within": [0.0, 0.0], "avoidably_within": [0.0, 0.0], "p90_within":
+  [0.0, 0.0], "p99_within": [0.0, 0.0]}]
+replay: null\
+""")
 
 
 def test_a_failure_after_a_wait_is_no_killed_worker_if_the_worker_goes_on(tmp_path: Path) -> None:

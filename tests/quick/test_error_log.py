@@ -67,7 +67,7 @@ def test_the_answer_names_the_ends_of_workers(lab: Lab, tmp_path: Path, *, mixed
     """In a file of its own, or between the lines of the access log, as a container prints both."""
     nginx, gunicorn = write_logs(serve(), tmp_path, Writing())
     error = gunicorn if mixed else tmp_path / "error.log"
-    error.write_text((gunicorn.read_text() if mixed else "") + ERRORS)
+    error.write_text((gunicorn.read_text() if mixed else "") + ERRORS + [*LINES][-1] + "\n")
 
     found = diagnose_logs(Asked([*{nginx, gunicorn, error}], {nginx: "balancer", gunicorn: "server"}))
 
@@ -75,10 +75,11 @@ def test_the_answer_names_the_ends_of_workers(lab: Lab, tmp_path: Path, *, mixed
     assert "The error log: the server killed 2 workers at its time limit, from 11:07:00 to 11:07:09." in said
     assert "The error log: 1 worker got SIGKILL, perhaps because memory ran out, at 11:07:20." in said
     assert "The error log: 1 worker ended after max_requests or a time to live, at 11:07:30." in said
+    assert "The error log: for 1 request, the answer took longer than nginx waits, at 11:07:00." in said
     assert len(found.requests) == len(serve())
     logs = {str(path): None for path in (nginx, gunicorn, error)}
     values = json.loads(lab.call("diagnose", *logs, "--json").stdout)
-    assert [event["kind"] for event in values["events"]] == ["timeout", "timeout", "killed", "replaced"]
+    assert [event["kind"] for event in values["events"]] == ["timeout", "late", "timeout", "killed", "replaced"]
 
 
 def test_an_error_log_alone_has_no_requests(tmp_path: Path) -> None:

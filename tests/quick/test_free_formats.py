@@ -87,18 +87,22 @@ COLUMNS = "#Version: 1.0\n#Fields: date time s-ip cs-method cs-uri-stem cs-uri-q
 )  # fmt: skip
 def test_the_columns_of_the_w3c_are_named_by_the_file(tmp_path: Path, line: str, unit: str) -> None:
     """IIS writes milliseconds, and CloudFront seconds; the unit that was found is said, or the column to add."""
-    log = read(tmp_path, [COLUMNS, *lines_of(line)])
+    log = read(tmp_path, [COLUMNS, *lines_of(line)[:9], "   ", "a line of something else", *lines_of(line)[9:]])
 
+    assert log.unreadable == 3
     assert log.recognised[0].endswith(f"time-taken of the W3C extended format, in {unit}.")
     assert list(log.routes["GET", "/a"].seconds) == pytest.approx(TOOK_S)
     assert log.clock == "balancer"
     without = [
         COLUMNS.removesuffix(" time-taken"),
         *(text.rpartition("\t" if "\t" in text else " ")[0] for text in lines_of(line)),
+        "   ",
+        "a line of something else",
     ]
     (tmp_path / "without.log").write_text("\n".join(without))
     with pytest.raises(WrongUse, match="the W3C extended format, but no field is known") as refused:
         read_logs([tmp_path / "without.log"], ["GET"], need_durations=True)
+    assert read_logs([tmp_path / "without.log"], ["GET"]).requests == len(TOOK_S)
     assert "Add it to the server's configuration.\ntime-taken\n" in refused.value.hint
 
 

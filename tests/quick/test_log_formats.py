@@ -197,7 +197,7 @@ httpd.conf | Apache's LogFormat timed
     timed
   [03/Nov/2026:14:00:{n:02} +0000]   "GET /a HTTP/1.1" 200 {us}
 gunicorn.conf.py | gunicorn's access_log_format
-  import os \n workers = os.cpu_count() \n access_log_format = ('%(t)s %(p)s "%(r)s" ' \n  '%(s)s') + ' %(L)s'
+  import os \nworkers = os.cpu_count() \naccess_log_format = ('%(t)s %(p)s "%(r)s" ' \n  '%(s)s') + ' %(L)s'
   [03/Nov/2026:14:00:{n:02} +0000] <11> "GET /a HTTP/1.1" 200 {s}000
 Procfile | gunicorn's access_log_format
   web: gunicorn app:app --access-logfile - --access-logformat '%(t)s "%(r)s" %(s)s %(M)s'
@@ -235,6 +235,31 @@ def test_a_configuration_says_the_format(lab: Lab, tmp_path: Path, name: str) ->
     assert seconds_of(log) == pytest.approx(TOOK_S)
     assert said.returncode == 0
     assert says in said.stderr
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        'access_log_format = """{}"""\nbind = 1',
+        "access_log_format = u'{}'\n'a string of its own'",
+        "access_log_format: Final[str] = R'{}'",
+        "if DEBUG:\n    access_log_format = '{}'",
+        "'access_log_format = \"%(h)s\"'\n# access_log_format = '%(h)s'\naccess_log_format = '{}'",
+        "access_log_format = os.environ.get('FORMAT')\naccess_log_format = '{}'",
+    ],
+)
+def test_a_string_of_gunicorn_conf_is_read_as_python_reads_it(written: str) -> None:
+    text = '%(t)s "%(r)s" %(s)s %(L)s'
+    assert ["".join(part for part, _ in each.parts) for each in choose_formats(written.replace("{}", text)).lines] == [
+        text
+    ]
+
+
+@pytest.mark.parametrize("value", ["' '.join(['%(t)s', '%(r)s'])", "'%(t)s %(r)s' if DEBUG else ''", "'%(t)s' + LATER"])
+def test_what_is_no_string_in_gunicorn_conf_is_refused_and_shown(value: str) -> None:
+    with pytest.raises(WrongUse, match="this is more than a string: access_log_format = ") as refused:
+        choose_formats(f"import os\naccess_log_format = {value}\nworkers = 4")
+    assert refused.value.message.endswith(value)
 
 
 def test_of_several_formats_the_log_has_the_one_that_most_lines_have(tmp_path: Path) -> None:
@@ -369,7 +394,7 @@ def test_many_lines_at_once_say_what_each_line_says(tmp_path: Path, monkeypatch:
     formats, lines = LINES[name]
     no_request = [re.sub(r"GET /a(?:\?b=1)?(?: HTTP/1.1)?", "-", line) for line in lines[14:16]]
     cut, long = lines[3][:-9], 'some words - of [an] "application" 200 GET / ' * 99
-    noise = "", "Booting worker", *no_request, cut, long
+    noise = "", " \t ", "Booting worker", *no_request, cut, long
     lines = [*lines[:13], *noise, *lines[13:20], '{"half', "\x1b[32mINFO", *lines[20:]]
     lines[20:20] = [written(AGAIN + " 0.001 {s}")[20]]
     monkeypatch.setattr(reading, "SAMPLE", 12)

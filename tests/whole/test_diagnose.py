@@ -27,7 +27,7 @@ from stampede.logs import columns, reading
 from stampede.logs.diagnose.capacity import Capacity, capacity_of
 from stampede.logs.diagnose.diagnosis import Asked, Diagnosis, diagnose_logs
 from stampede.logs.diagnose.findings import Cause, Findings, findings_of
-from stampede.logs.diagnose.logs import read_logs
+from stampede.logs.diagnose.logs import logs_of
 from stampede.logs.diagnose.page import diagnosis_page
 from stampede.logs.diagnose.replayed import Replay, around_longest, replay
 from stampede.logs.diagnose.replayed import Served as Way
@@ -123,7 +123,7 @@ def replayed(found: Diagnosis) -> Replay:
 
 def diagnosed(paths: Sequence[Path], workers: int = 0, threads: int = 0) -> tuple[Requests, Capacity, Findings]:
     """Return what the lab says of logs."""
-    read = read_logs(paths, KNOWN, dict.fromkeys(paths, "server") if len(paths) == 1 else {})
+    read = logs_of(paths, KNOWN, dict.fromkeys(paths, "server") if len(paths) == 1 else {})
     requests = requests_of(read)
     capacity = capacity_of(requests, workers, threads)
     return requests, capacity, findings_of(requests, capacity, read.routes.names)
@@ -369,7 +369,7 @@ def test_a_precise_time_that_is_rounded_up_to_the_next_second_counts(tmp_path: P
     write_logs(quick_service(6), tmp_path, Writing())
     text = (tmp_path / "nginx.log").read_text()
     rounded = [line for line in text.splitlines() if line.endswith(".000")]
-    [log] = read_logs([tmp_path / "nginx.log"], KNOWN, {tmp_path / "nginx.log": "balancer"}).balancers
+    [log] = logs_of([tmp_path / "nginx.log"], KNOWN, {tmp_path / "nginx.log": "balancer"}).balancers
     at = [float(line.rpartition("=")[2]) for line in text.splitlines()]
     assert rounded
     assert np.array_equal(log.ends_s, np.sort(at))
@@ -506,7 +506,7 @@ def test_the_end_of_summer_time_in_a_log_without_a_zone_is_told(found: Diagnosis
     assert [*map(len, (log.notes for log in told.logs.servers))] == [1]
     assert "go back by an hour" in said_of(told)
     logs[1].write_text(logs[1].read_text().replace('] "GET', ' +0000] "GET'))
-    [of_hosts] = read_logs(logs, KNOWN, {logs[0]: "balancer", logs[1]: "server"}).servers
+    [of_hosts] = logs_of(logs, KNOWN, {logs[0]: "balancer", logs[1]: "server"}).servers
     assert not of_hosts.notes
     assert told.findings.waited.likely == pytest.approx(found.findings.waited.likely, abs=0.001)
 
@@ -583,9 +583,9 @@ def test_a_log_that_says_nothing_of_its_clock_is_asked_for_or_a_servers_beside_a
         '{"time": "2026-11-18T11:06:42Z", "method": "GET", "path": "/", "status": 200, "duration": 0.5, "pid": 7}\n' * 3
     )
     with pytest.raises(WrongUse, match=r"app\.json") as raised:
-        read_logs([log], KNOWN, {})
+        logs_of([log], KNOWN, {})
     assert "--server" in raised.value.hint
-    [server] = read_logs([logs[0], log], KNOWN, {}).servers
+    [server] = logs_of([logs[0], log], KNOWN, {}).servers
     assert server.file == "app.json"
 
 
@@ -645,12 +645,12 @@ def test_logs_of_other_requests_and_kinds_that_are_exchanged_are_refused(logs: l
     with pytest.raises(WrongUse, match=r"19 November 2026.* 18 November 2026"):
         diagnosed([nginx, other])
     with pytest.raises(WrongUse) as raised:
-        requests_of(read_logs([nginx, gunicorn], KNOWN, {nginx: "server", gunicorn: "balancer"}))
+        requests_of(logs_of([nginx, gunicorn], KNOWN, {nginx: "server", gunicorn: "balancer"}))
     assert "--balancer nginx.log --server gunicorn.log" in raised.value.hint
 
 
 def test_logs_in_which_no_request_has_both_durations_are_refused(logs: list[Path]) -> None:
-    read = read_logs(logs, KNOWN, {})
+    read = logs_of(logs, KNOWN, {})
     [server] = read.servers
     without = replace(server, took_s=np.full(len(server), np.nan))
     with pytest.raises(WrongUse, match="duration") as raised:

@@ -7,8 +7,8 @@ import numpy as np
 
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import FROM_S, NEVER, Segments, at_least, time_in
-from stampede.logs.columns import Floats, Integers
-from stampede.logs.diagnose.requests import Bounds, Requests
+from stampede.logs.columns import Bounds, Floats, Integers
+from stampede.logs.diagnose.requests import Requests
 from stampede.records.words import plural
 
 _WINDOW = 20  # if times are coarse, the requests at work are counted as means of windows of so many ticks

@@ -85,12 +85,13 @@ def requests(
 
     if not logs:
         raise WrongUse("No access log is named.", hint="stampede requests /var/log/nginx/access.log > mine.yaml")
+    paths = [*dict.fromkeys(logs)]
     counted = [method.strip().upper() for method in methods.split(",") if method.strip()]
     formats = choose_formats(format_, json_keys)
-    log = read_logs(logs, counted, unit, formats, need_durations=unit != NO_UNIT)
+    log = read_logs(paths, counted, unit, formats, need_durations=unit != NO_UNIT)
     for line in log.recognised:
         say(line)
-    of = ", ".join("standard input" if str(path) == "-" else path.name for path in logs)
+    of = ", ".join("standard input" if str(path) == "-" else path.name for path in paths)
     write(describe_log(log, of, os.cpu_count() or 1, of_cgroup()))
     if log.warning:
         say(f"Note: {log.warning}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from stampede.logs.diagnose.capacity import Capacity, capacity_of
 from stampede.logs.diagnose.findings import Findings, findings_of
-from stampede.logs.diagnose.logs import Logs, read_logs
+from stampede.logs.diagnose.logs import Logs, logs_of
 from stampede.logs.diagnose.requests import Requests, requests_of
 from stampede.logs.formats import KNOWN, Clock, Formats
 
@@ -41,7 +41,7 @@ class Diagnosis(NamedTuple):
 
 def diagnose_logs(asked: Asked) -> Diagnosis:
     """Return what logs say of a service. Raise WrongUse if they cannot be read."""
-    logs = read_logs(asked.paths, asked.formats, asked.clocks, asked.unit)
+    logs = logs_of(asked.paths, asked.formats, asked.clocks, asked.unit)
     requests = requests_of(logs)
     capacity = capacity_of(requests, asked.workers, asked.threads)
     findings = findings_of(requests, capacity, logs.routes.names)

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 
 from stampede.evaluate.metrics.waiting import FROM_S, at_least, avoidable_waits, time_in
-from stampede.logs.columns import Flags, Floats, Integers
+from stampede.logs.columns import Bounds, Flags, Floats, Integers
 from stampede.logs.diagnose.capacity import Capacity, busy_times, work_until
-from stampede.logs.diagnose.missing import Ranges, ranges_of, share_waiting
-from stampede.logs.diagnose.requests import Bounds, Requests
+from stampede.logs.diagnose.ranges import Ranges, ranges_of, share_waiting
+from stampede.logs.diagnose.requests import Requests
 
 Cause = Literal["", "idle", "avoidable", "full", "away", "unknown", "coarse", "missing"]
 MOST_CLASSES = 6
@@ -170,9 +170,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         np.minimum(avoidable.high + unsure_s + more_s, waits.high),
     )
     ranges = ranges_of(requests, capacity, widest)
-    shares = {"avoidable": avoidable.map(share), "full": full.map(share), "idle": Bounds.exactly(share(idle_s))}
-    if ranges:
-        shares = {name: getattr(ranges, name)._replace(likely=each.likely) for name, each in shares.items()}
+    avoidable_share, full_share, idle_share = avoidable.map(share), full.map(share), Bounds.exactly(share(idle_s))
 
     periods_s = np.zeros(PERIODS)
     np.maximum.at(periods_s, np.minimum((sent_s / lasts_s * PERIODS).astype(np.int64), PERIODS - 1), waited_s)
@@ -200,7 +198,9 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         of_class=of_class,
         avoidable_s=avoidable.likely,
         queueing=float(waited_s.sum() / max((requests.ended_s - sent_s)[joined].sum(), 1e-9)),
-        **shares,
+        avoidable=ranges.avoidable._replace(likely=avoidable_share.likely) if ranges else avoidable_share,
+        full=ranges.full._replace(likely=full_share.likely) if ranges else full_share,
+        idle=ranges.idle._replace(likely=idle_share.likely) if ranges else idle_share,
         away=share(time_in(away, sent_s, began_s)),
         overtaken=_overtaken(requests, capacity),
         longest=int(waited_s.argmax()),

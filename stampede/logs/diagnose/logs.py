@@ -98,7 +98,7 @@ class Logs:
     events: Sequence[Event] = ()
 
 
-def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clock], unit: str = "") -> Logs:
+def logs_of(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clock], unit: str = "") -> Logs:
     """Read logs; files that a log was rotated to count as the same log. ``clocks``: whose logs the user says they are.
 
     A log of which nothing says whose it is counts as a server's if all others are balancers'. Raise WrongUse if a log
@@ -112,7 +112,6 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
     streams: dict[str, list[Path]] = {}
     for path in paths:
         streams.setdefault(_ROTATED.sub(lambda found: found["end"] or "", str(path)), []).append(path)
-    of_hosts = len({Path(stream).parent for stream in streams}) > 1
     found = read_files([path for files in streams.values() for path in files], formats, unit, _refused, identify=True)
     for stream in [stream for stream, files in streams.items() if _overlap([found[file] for file in files])]:
         streams |= {str(file): [file] for file in streams.pop(stream)}
@@ -124,8 +123,7 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
     every_s = np.concatenate([part.columns["ends_s"] for part in found.values()])
     middle_s = float(np.median(every_s)) if len(every_s) else 0.0
     routes, workers, logs = Names(), Names(), []
-    for (stream, files), says in zip(streams.items(), told, strict=True):
-        name = "/".join(Path(stream).parts[-2:]) if of_hosts else Path(stream).name
+    for name, files, says in zip(_names([*streams]), streams.values(), told, strict=True):
         files.sort(key=lambda file: found[file].columns["ends_s"].min(initial=np.inf))
         if not (clock := says or other):
             problem = f"{name}: nothing says whether this is the log of a balancer or of a server."
@@ -147,6 +145,14 @@ def read_logs(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clo
             events += events_in(lines)
     balancers, servers = ([log for log in logs if log.clock == clock] for clock in ("balancer", "server"))
     return Logs(balancers, servers, routes, workers, in_order(events))
+
+
+def _names(streams: Sequence[str]) -> list[str]:
+    """Return the ends of paths that tell logs apart, with the folder if there are several."""
+    parts = [Path(stream).parts for stream in streams]
+    ends = [[str(Path(*each[-count:])) for each in parts] for count in range(1, max(map(len, parts)) + 1)]
+    of_one_folder = len({each[:-1] for each in parts}) == 1
+    return next(names for names in ends[not of_one_folder :] if len({*names}) == len(names))
 
 
 def _refused(file: str, source: DurationSource) -> WrongUse:

@@ -1,15 +1,15 @@
 """The requests of a service, from its logs: when each was sent, began and ended, and who served it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import FROM_S, NEVER, Answered, Segments
-from stampede.logs.columns import Columns, Flags, Floats, Integers
+from stampede.logs.columns import Bounds, Flags, Floats, Integers
 from stampede.logs.diagnose.aligning import PRECISION_S
 from stampede.logs.diagnose.joining import LEFT, SOON_S, ClockDifference, Joined, join_all
 from stampede.logs.diagnose.logs import COARSE_S, SETUP, Log, Logs, tick_of
@@ -24,27 +24,8 @@ GAVE_UP = (499, BAD_GATEWAY, 503, 504)
 LONG_S, MURDER_S = 5.0, 1.0
 """No server kills silent workers sooner (gunicorn's limit is 30 s unless it is set), and gunicorn looks so often."""
 
-T = TypeVar("T")
-U = TypeVar("U")
 Join = tuple[Log, Log, Joined]
 """The log of a balancer, that of a server, and which of their lines are the same requests."""
-
-
-class Bounds(NamedTuple, Generic[T]):
-    """What is likely, and between which bounds it lies: a number, or an array with a value of each request."""
-
-    low: T
-    likely: T
-    high: T
-
-    @classmethod
-    def exactly(cls, value: T) -> "Bounds[T]":
-        """Return what is known for sure."""
-        return cls(value, value, value)
-
-    def map(self, function: Callable[[T], U]) -> "Bounds[U]":
-        """Return what a function makes of the likely value and of the bounds."""
-        return Bounds(function(self.low), function(self.likely), function(self.high))
 
 
 class Noted(NamedTuple):
@@ -155,6 +136,28 @@ class Requests:
         )  # fmt: skip
 
 
+class Rows(NamedTuple):
+    """Requests of a log or of a pair of logs, as the columns of Requests; times are epoch seconds."""
+
+    sent_s: Floats
+    began_s: Floats
+    ended_s: Floats
+    less_s: Floats
+    more_s: Floats
+    route: Integers
+    worker: Integers
+    status: Integers
+
+    def take(self, which: Flags | Integers) -> "Rows":
+        """Return some of the requests."""
+        return Rows._make(column[which] for column in self)
+
+    def since(self, from_s: float) -> "Rows":
+        """Return the requests with times that count from another one on."""
+        sent_s, began_s, ended_s = (times_s - from_s for times_s in self[:3])
+        return self._replace(sent_s=sent_s, began_s=began_s, ended_s=ended_s)
+
+
 def requests_of(logs: Logs) -> Requests:
     """Return the requests of logs. With logs of one kind only, no request waits: its work begins when it was sent.
 
@@ -169,8 +172,8 @@ def requests_of(logs: Logs) -> Requests:
         joins = [of_header(server) for server in logs.servers]
     else:  # nothing tells what they waited
         each = [*logs.balancers, *logs.servers]
-        rows = [_alone(log) | {name: np.zeros(int((~np.isnan(log.took_s)).sum())) for name in ("less_s", "more_s")}
-                for log in each]  # fmt: skip
+        rows = [_alone(log) for log in each]
+        rows = [of._replace(less_s=np.zeros_like(of.less_s), more_s=np.zeros_like(of.more_s)) for of in rows]
         return _requests(rows, max(log.tick_s for log in each))
     joins = _alike(logs, joins)
     killed, held_s = [], {id(server): server.took_s.copy() for _, server, _ in joins}
@@ -181,10 +184,9 @@ def requests_of(logs: Logs) -> Requests:
     longer = {id(server): replace(server, took_s=held_s[id(server)]) for _, server, _ in joins}
     joins = [(balancer, longer[id(server)], joined) for balancer, server, joined in joins]
     rows, tick_s = [_joined(*each) for each in joins], max(min(ours.tick_s, its.tick_s) for ours, its, _ in joins)
-    if not any(len(each["sent_s"]) for each in rows):
+    if not any(len(each.sent_s) for each in rows):
         return _requests(rows, tick_s)  # which says what is missing
-    period_s = (min(each["sent_s"].min(initial=np.inf) for each in rows),
-                max(each["ended_s"].max(initial=0) for each in rows))  # fmt: skip
+    period_s = min(each.sent_s.min(initial=np.inf) for each in rows), max(each.ended_s.max(initial=0) for each in rows)
     left, busy, work_s, left_s = [], [], 0.0, 0.0
     for balancer, server, joined in joins:
         status, its_work_s = balancer.status[joined.balancer], np.nan_to_num(server.took_s[joined.server])
@@ -194,10 +196,10 @@ def requests_of(logs: Logs) -> Requests:
         busy.append((balancer, joined.balancer[at_once]))
         work_s, left_s = work_s + float(its_work_s.sum()), left_s + float(its_work_s[went_on].sum())
     found = _requests(rows, tick_s, _without_balancer(joins, period_s))
-    alone = _without_server(joins, period_s)
+    said = _without_server(joins, period_s)
     return replace(
         found,
-        **alone | {name: alone[name] - found.first for name in ("unserved", "held")},
+        **said | {name: said[name] - found.first for name in ("unserved", "held")},
         joins=joins,
         killed=_noted(killed),
         turned_away=_noted(busy),
@@ -207,17 +209,15 @@ def requests_of(logs: Logs) -> Requests:
     )
 
 
-def _without_balancer(joins: Sequence[Join], period_s: tuple[float, float]) -> Sequence[Columns]:
+def _without_balancer(joins: Sequence[Join], period_s: tuple[float, float]) -> Sequence[Rows]:
     """Return the requests of a period that only a server's log has, by the balancer's clock."""
     found = []
     for server in {id(server): server for _, server, _ in joins}.values():
         mine = [(balancer, joined) for balancer, its, joined in joins if its is server]
         timed = [joined.server[~np.isnan(balancer.took_s[joined.balancer])] for balancer, joined in mine]
         rows = _alone(server, ~np.isin(np.arange(len(server)), np.concatenate(timed)))
-        for name in ("sent_s", "began_s", "ended_s"):
-            rows[name] = rows[name] - mine[0][1].clock.ahead_s
-        within = (rows["ended_s"] >= period_s[0]) & (rows["began_s"] <= period_s[1])
-        found.append({name: column[within] for name, column in rows.items()})
+        rows = rows.since(mine[0][1].clock.ahead_s)
+        found.append(rows.take((rows.ended_s >= period_s[0]) & (rows.began_s <= period_s[1])))
     return found
 
 
@@ -241,9 +241,9 @@ def _without_server(joins: Sequence[Join], period_s: tuple[float, float]) -> dic
         ended = alone & within & (balancer.status == BAD_GATEWAY) & (balancer.took_s > FROM_S)
         held.append(np.stack([balancer.ends_s - balancer.took_s, balancer.ends_s], axis=1)[ended])
         others = _alone(balancer, alone & np.isin(balancer.route, routes) & ~itself)
-        within = (others["ended_s"] >= period_s[0]) & (others["sent_s"] <= period_s[1])
-        unserved.append(np.stack([others["sent_s"], others["ended_s"]], axis=1)[within])
-        of_unserved.append(others["route"][within])
+        others = others.take((others.ended_s >= period_s[0]) & (others.sent_s <= period_s[1]))
+        unserved.append(np.stack([others.sent_s, others.ended_s], axis=1))
+        of_unserved.append(others.route)
     pairs = sum(len(joined.server) for _, _, joined in joins)
     return {"unserved": np.concatenate(unserved), "unserved_route": np.concatenate(of_unserved),
             "held": np.concatenate(held), "refused": _noted(refused),
@@ -356,18 +356,17 @@ def _noted(lines: Iterable[tuple[Log, Integers]]) -> list[Noted]:
     return sorted(noted, key=lambda each: -each.requests)
 
 
-def _alone(log: Log, which: Flags | None = None) -> dict[str, Any]:
-    """Return the requests of a log, or some of them, as if none of them waited: columns, with epoch seconds."""
+def _alone(log: Log, which: Flags | None = None) -> Rows:
+    """Return the requests of a log, or some of them, as if none of them waited."""
     ends_s = spread(log.ends_s, log.tick_s)
     began_s = ends_s - log.took_s
     known = ~np.isnan(began_s) if which is None else which & ~np.isnan(began_s)
     unsure_s = np.full(int(known.sum()), (log.tick_s if log.tick_s >= COARSE_S else 0.0) + log.took_tick_s)
-    return {"sent_s": began_s[known], "began_s": began_s[known], "ended_s": ends_s[known], "less_s": unsure_s,
-            "more_s": unsure_s, "route": log.route[known], "worker": log.worker[known],
-            "status": log.status[known]}  # fmt: skip
+    return Rows(began_s[known], began_s[known], ends_s[known], unsure_s, unsure_s, log.route[known], log.worker[known],
+                log.status[known])  # fmt: skip
 
 
-def _joined(balancer: Log, server: Log, joined: Joined) -> dict[str, Any]:
+def _joined(balancer: Log, server: Log, joined: Joined) -> Rows:
     """Return the requests that are in both logs: their times by the better clock, their durations by both.
 
     The balancer and the server note the end at nearly the same moment. So a request waited for the difference of its
@@ -399,10 +398,8 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> dict[str, Any]:
     # with a slow client, a wait is no longer than the durations differ; if the balancer had left, they do not tell
     most_s = np.where(late_s < 0, np.inf, np.maximum(took_s - server.took_s[its] - (began_s - sent_s), 0))
     more_s = np.where(coarse, np.minimum(tick_s + half_s, most_s), longer_s) + balancer.took_tick_s
-    known = ~np.isnan(began_s) & ~np.isnan(sent_s)
-    rows = {"sent_s": sent_s, "began_s": began_s, "ended_s": ends_s, "less_s": less_s, "more_s": more_s,
-            "route": balancer.route[at], "worker": worker, "status": balancer.status[at]}  # fmt: skip
-    return {name: column[known] for name, column in rows.items()}
+    rows = Rows(sent_s, began_s, ends_s, less_s, more_s, balancer.route[at], worker, balancer.status[at])
+    return rows.take(~np.isnan(began_s) & ~np.isnan(sent_s))
 
 
 def _may_be_late_s(balancer: Log, server: Log, joined: Joined, waited_s: Floats) -> Floats:
@@ -440,14 +437,12 @@ def spread(ends_s: Floats, tick_s: float) -> Floats:
     return ends_s + tick_s * (place + 0.5) / np.repeat(count, count)
 
 
-def _requests(rows: Sequence[Columns], tick_s: float, unsent: Sequence[Columns] = ()) -> Requests:
+def _requests(rows: Sequence[Rows], tick_s: float, unsent: Sequence[Rows] = ()) -> Requests:
     """Return requests whose times are epoch seconds; ``unsent`` are those of which nobody knows when they were sent."""
-    known = sum(len(each["sent_s"]) for each in rows)
+    known = sum(len(each.sent_s) for each in rows)
     if not known:
         raise WrongUse("No request has a duration in all logs, so nobody can tell how long it waited.", hint=SETUP)
-    columns: dict[str, Any] = {name: np.concatenate([each[name] for each in (*rows, *unsent)]) for name in rows[0]}
-    order, first = np.argsort(columns["sent_s"], kind="stable"), float(columns["sent_s"].min())
-    for name in ("sent_s", "began_s", "ended_s"):
-        columns[name] = columns[name] - first
-    columns = {name: column[order] for name, column in columns.items()}
-    return Requests(first, **columns, tick_s=tick_s, in_both=0.0, joined=order < known, unserved=NEVER)
+    every = Rows._make(map(np.concatenate, zip(*rows, *unsent, strict=True)))
+    order, first = np.argsort(every.sent_s, kind="stable"), float(every.sent_s.min())
+    every = every.since(first).take(order)
+    return Requests(first, *every, tick_s=tick_s, in_both=0.0, joined=order < known, unserved=NEVER)

@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from stampede.evaluate.metrics.waiting import FROM_S
+from stampede.logs.columns import Bounds
 from stampede.logs.diagnose.capacity import Capacity
 from stampede.logs.diagnose.diagnosis import Diagnosis
 from stampede.logs.diagnose.findings import NOTICED, Findings
 from stampede.logs.diagnose.logs import Logs
 from stampede.logs.diagnose.replayed import SEEDS, Replay
-from stampede.logs.diagnose.requests import BAD_GATEWAY, Bounds, Noted, Requests, has_header
+from stampede.logs.diagnose.requests import BAD_GATEWAY, Noted, Requests, has_header
 from stampede.logs.durations import ASSUMED
 from stampede.logs.error_log import SAYS
 from stampede.predict.symptoms import SYMPTOMS, Symptom
@@ -196,9 +197,8 @@ def _told(found: Diagnosis) -> Iterator[str]:
         yield (f"{plural(count, 'request')} {how}: {rows}. "
                "The server's log gives far less time, as gunicorn does when it kills a worker at its timeout. Until "
                "then, the request counts as at work, and no log tells what it did.")  # fmt: skip
-    for kind, says in SAYS.items():
+    for kind, (noun, says) in SAYS.items():
         if of_kind := [event.at for event in found.logs.events if event.kind == kind]:
-            noun = "request" if says.startswith("for {}") else "worker"
             yield f"The error log: {says.format(plural(len(of_kind), noun))}{_when(list(filter(None, of_kind)))}."
     if ranges := findings.ranges:
         p90, p99 = (range_in_words(each, _time) for each in ranges.waits_s[1:])

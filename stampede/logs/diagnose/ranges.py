@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stampede.evaluate.metrics.waiting import FROM_S, Segments, at_least, time_in
-from stampede.logs.columns import Floats
+from stampede.logs.columns import Bounds, Floats
 from stampede.logs.diagnose.capacity import Capacity, busy_times
 from stampede.logs.diagnose.joining import MISSING
-from stampede.logs.diagnose.requests import Bounds, Requests
+from stampede.logs.diagnose.requests import Requests
 
 WAITS = (0.5, 0.9, 0.99)
 
@@ -107,8 +107,8 @@ def ranges_of(requests: Requests, capacity: Capacity, avoidable: Bounds[Floats])
         avoidably = lost.of_all(avoidable, lasted_s - time_in(surely, *unserved.T)).map(share_waiting)
         avoidable_share = lost.of_delay(avoidable, waits)
         full_share = lost.of_delay(Bounds(np.maximum(full.low - less_s, 0), full.likely, full.high + more_s), waits)
-        idle_s = Bounds(np.maximum(waits.low - most_busy_s, 0), waits.likely - busy_s, waits.high - busy_s)
-        idle_share = lost.of_delay(idle_s, waits)
+        idle_s = np.maximum([waits.low - most_busy_s, waits.likely - busy_s, waits.high - busy_s], 0)
+        idle_share = lost.of_delay(Bounds(*idle_s), waits)
     if not capacity.are_several:
         avoidably = avoidable_share = never
     waits_s = [
