@@ -1,9 +1,11 @@
-"""A run's results on a terminal of 80 columns."""
+"""A run's results on a terminal; what is too wide for it follows in further tables."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rich import table as rich
 from rich.console import Console, Group, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from stampede.errors import WrongUse
@@ -25,7 +27,7 @@ _STYLES = {
 
 
 FURTHER = ("min", "p60", "p70", "p80", "p95", "jain index", "max over mean")
-"""The columns that ``--tables`` leaves out, so that a table of quantities fits into the width; ``--table`` has them."""
+"""The columns that ``--tables`` leaves out, so that most quantities have one table; ``--table`` has them."""
 
 
 def print_tables(console: Console, run: Run, summary: Summary, section: Section | None = None) -> None:
@@ -89,7 +91,25 @@ def _print_question(console: Console, run: Run) -> None:
 
 def _print_all(console: Console, tables: Iterable[Table]) -> None:
     for table in tables:
-        console.print("", terminal_table(table), sep="\n", crop=False)
+        for part in _parts(console, table):
+            console.print("", terminal_table(part), sep="\n", crop=False)
+
+
+def _parts(console: Console, table: Table) -> Iterator[Table]:
+    """Yield a table and, if it is too wide, the columns that do not fit in further tables with the same names."""
+    most = len(table.head)
+    while most > table.words + 1 and _width(console, table.only(range(most))) > console.width:
+        most -= 1
+    if most == len(table.head):
+        yield table
+        return
+    yield replace(table.only(range(most)), note="")
+    yield from _parts(console, table.only([*range(table.words), *range(most, len(table.head))]))
+
+
+def _width(console: Console, table: Table) -> int:
+    lines = Segment.split_lines(console.render(terminal_table(table)))
+    return max(map(Segment.get_line_length, lines), default=0)
 
 
 def _listed(sentences: Sequence[str]) -> rich.Table:
@@ -100,7 +120,7 @@ def _listed(sentences: Sequence[str]) -> rich.Table:
 
 
 def terminal_table(table: Table) -> RenderableType:
-    """Return a table for the terminal: cells may wrap, but not within a figure; a name is not repeated below itself."""
+    """Return a table for the terminal: cells wrap between words, never within a figure; a name stands only once."""
     shown = rich.Table(
         title=Text(table.title), box=None, title_justify="left", title_style="bold", header_style="dim", pad_edge=False
     )
@@ -110,8 +130,10 @@ def terminal_table(table: Table) -> RenderableType:
         if name == "verdict" and place < table.words:
             parts = [part for cell in cells for part in cell.replace(", ", ",\n").split("\n")]
             shown.add_column(name, width=max(len(name), min(max(map(len, parts), default=0), _VERDICT)))
+        elif place == 0 and "" in table.head:
+            shown.add_column(name, overflow="fold", width=min(max(longest, len(name)), _NAME))
         elif place < table.words:
-            shown.add_column(name, overflow="fold", no_wrap=not name or ("" in table.head and longest <= _NAME))
+            shown.add_column(name, overflow="fold", no_wrap=not name)
         else:
             least = max(map(len, " ".join([name, *cells]).split()), default=0)
             shown.add_column(name, justify="right", min_width=least)

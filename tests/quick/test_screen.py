@@ -19,11 +19,13 @@ from stampede.finished import tables_command
 from stampede.records.claims import Quantity
 from stampede.records.run import Host, Run
 from stampede.records.summary import ClaimRow, Estimate, Summary, TrialValidity, Validity
+from stampede.report.answer import answers, cures
 from stampede.report.screen import LINES, WIDTH, screen_lines
+from stampede.report.screen.words import claim_sentences
 from stampede.report.section import Section
 from stampede.report.tables import Table
 from stampede.report.tables.verdicts import claims_table
-from stampede.report.terminal import terminal_table
+from stampede.report.terminal import print_chosen_tables
 from stampede.report.wording import trials_phrase
 from stampede.reproduce.shown import shown_of
 from stampede.run.options import MeasureOptions
@@ -94,10 +96,12 @@ def test_every_experiment_fits_whatever_came_out(name: str) -> None:
     """At most 24 lines of 80 columns, for every verdict, for valid and doubtful runs, for one trial and for five.
 
     However full the screen is, the answer's own variants have a row, and claims that do not hold are counted.
+    The first of them that nothing else tells has a line.
     """
     for trials, verdict, validity in OUTCOMES:
         run = run_of(name, trials)
-        lines = screen_lines(run, summary_of(run, verdict, validity), "results/an/experiment/report.html", TABLES)
+        summary = summary_of(run, verdict, validity)
+        lines = screen_lines(run, summary, "results/an/experiment/report.html", TABLES)
 
         assert len(lines) <= LINES
         assert max(line.cell_len for line in lines) <= WIDTH
@@ -109,6 +113,8 @@ def test_every_experiment_fits_whatever_came_out(name: str) -> None:
         of_none = f"0 of {len(run.claims)} {noun} {verb}; {len(run.claims)} {verdict}"
         if trials > 1 and verdict != "reproduced":
             assert any(text.startswith(of_none) for text in texts)
+        told = [*claim_sentences(run, summary, [*answers(run, summary), *cures(run, summary)], WIDTH)]
+        assert {line[:60] for line in told[:2]} <= {text[:60] for text in texts}
 
 
 def screen_of(run: Run, summary: Summary, report: str, tables: str = TABLES) -> str:
@@ -139,8 +145,8 @@ Helps: this experiment names no cure.
 Valid: all 5 trials, 5 of each variant. In brackets: 95 % intervals.
 
                               burst        burst
-                           response     response burst total,
-variant                time min, ms time max, ms           ms publ.  total
+                           response     response burst total,        burst
+variant                time min, ms time max, ms           ms publ.  total, ms
 uvicorn-fastapi-sync           1600         1500         1000  1070  ━━━━━━━━
 uvicorn-fastapi-async          1800         1700         1100  1070  ━━━━━━━━━
 gunicorn-fastapi-sync          2000         1900         1200  1070  ━━━━━━━━━
@@ -168,8 +174,8 @@ Helps: this experiment names no cure.
 Suspect: 5 of 5 trials; reason 1: the machine was busy  (+ 7 reasons).
 
                               burst        burst
-                           response     response burst total,
-variant                time min, ms time max, ms           ms publ.  total
+                           response     response burst total,        burst
+variant                time min, ms time max, ms           ms publ.  total, ms
 uvicorn-fastapi-sync           1600         1500         1000  1070  ━━━━━━━━
 uvicorn-fastapi-async          1800         1700         1100  1070  ━━━━━━━━━
 gunicorn-fastapi-sync          2000         1900         1200  1070  ━━━━━━━━━
@@ -181,15 +187,78 @@ Next: on a quiet machine: stampede run ten-at-once\
 """)
 
 
-def test_a_figure_of_a_table_is_whole_however_narrow_the_terminal_is() -> None:
+@pytest.mark.parametrize("length", [30, 64, 80])
+def test_the_figures_of_the_answer_stand_on_the_screen_however_long_the_name_of_a_class_is(length: int) -> None:
+    named = run_of("heavy-mix", 5).model_dump_json().replace('"light"', f'"{"c" * length}"')
+    run = Run.model_validate_json(named)
+    summary = summary_of(run, "reproduced", "valid")
+    [answer] = [claim.value for claim in run.claims if claim.role == "answer"]
+    row = summary.row(answer.variant, run.loads[0].name, answer.request_class, answer.metric, answer.stat)
+    assert row is not None
+    row.__dict__["measured"] = 98765.0
+
+    lines = screen_lines(run, summary, "report.html", TABLES)
+
+    assert max(line.cell_len for line in lines) <= WIDTH
+    assert any(line.plain.startswith(answer.variant) and "98765" in line.plain for line in lines)
+    assert any(line.plain.count("c" * 8) for line in lines), "the heads name the class"
+
+
+def bars(*measured: float) -> tuple[list[int], bool]:
+    """Return how long the bars of these times are, and whether the screen says that they are logarithmic."""
+    run, summary = simple()
+    of_total = [row for row in summary.rows if row.stat == "total"]
+    for row, value in zip(of_total, measured, strict=True):
+        row.__dict__["measured"] = value
+    text = screen_of(run, summary, "report.html")
+    table = text.partition("uvicorn-fastapi-sync  ")[2].splitlines()[: len(measured)]
+    return [line.count("━") for line in table], "bars: logarithmic" in text
+
+
+def test_bars_of_times_that_are_far_apart_are_logarithmic_and_the_line_below_says_so() -> None:
+    """Otherwise 2, 11 and 43 ms would look alike beside 1622 ms; a value above 0 always has a bar."""
+    lengths, is_log = bars(2.0, 11.1, 43.2, 1622, 1622)
+    assert is_log
+    assert 0 < lengths[0] < lengths[1] < lengths[2] < lengths[3] == lengths[4]
+
+    assert bars(500, 1000, 500, 1000, 1000) == ([6, 11, 6, 11, 11], False)
+    assert bars(0, 1, 1000, 1000, 1000) == ([0, 1, 11, 11, 11], False)
+
+
+def test_columns_give_way_to_the_bar_and_published_figures_stand_only_beside_variants_that_have_some() -> None:
+    run = run_of("gil-sharing", 5)
+    summary = summary_of(run, "reproduced", "valid")
+    for row in summary.rows:
+        row.__dict__["published"] = 4321.0 if row.variant == run.variants[-1].name else None
+
+    text = screen_of(run, summary, "report.html")
+
+    assert "━" in text
+    assert "more variants" in text
+    assert ("publ." in text) == ("4321" in text) == any(line.startswith(run.variants[-1].name) for line in text)
+
+
+def printed(table: Table) -> list[str]:
+    """Return the lines of a table on a terminal of 60 columns."""
+    run, summary = simple()
+    console = Console(file=io.StringIO(), width=60, record=True)
+    print_chosen_tables(console, run, summary, [table.title], Section("", [], "", [table], []))
+    return console.export_text().splitlines()
+
+
+def test_columns_that_do_not_fit_into_the_terminal_follow_in_tables_with_the_same_names() -> None:
     """Cells wrap between words only: a number that is cut would be another number."""
     head = ("variant", "", *(f"p{n}" for n in range(50, 60)))
     cells = [f"{n}12345\n{n}1111 to {n}9999" for n in range(50, 60)]
-    console = Console(file=io.StringIO(), width=60, record=True)
+    name = "a-variant-with-a-name-of-42-letters-or-more"
 
-    console.print(terminal_table(Table("Times", head, [("one", "measured", *cells)], words=2)), crop=False)
+    lines = printed(Table("Times of all", head, [(name, "measured", *cells)], words=2, note="ms"))
 
-    assert {*" ".join(cells).split()} <= {*console.export_text().split()}
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= 60
+    assert {*" ".join(cells).split()} <= {*text.split()}
+    assert text.count("Times of all") == text.count(f"\n{name[:24]}  measured ") > 1
+    assert text.count("\nms") == 1
 
 
 def test_the_command_for_the_tables_is_whole_and_names_every_run_but_the_latest(

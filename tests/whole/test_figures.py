@@ -14,6 +14,7 @@ from stampede.records.folder import read_run
 from stampede.records.run import LoadKind, LoadRecord, VariantRecord
 from stampede.records.summary import Estimate
 from stampede.report.figures.curves import load_curve, setting_curve
+from stampede.report.figures.drawing import svg
 from stampede.report.figures.requests import staircase, worst_and_best
 from tests.synthetic import Request, make_run, make_trial
 
@@ -29,8 +30,9 @@ def variants(*names: str, workers: int = 2, threads: int = 1) -> list[VariantRec
 
 
 def as_dict(chart: alt.TopLevelMixin | None) -> dict[str, Any]:
-    """Return what a picture is drawn from."""
+    """Return what a picture is drawn from, which can be drawn."""
     assert chart is not None
+    assert svg(chart).startswith("<svg")
     drawn: dict[str, Any] = chart.to_dict()
     return drawn
 
@@ -177,11 +179,31 @@ def test_what_loads_differ_in_is_the_axis_and_each_variant_a_line(tmp_path: Path
     assert drawn["title"]["subtitle"] == "1 trial; diamonds are published"
 
     def points(panel: int, layer: int) -> list[tuple[str, int, float]]:
-        values = values_of(drawn["hconcat"][panel], drawn, layer)
+        values = values_of(drawn["vconcat"][0]["hconcat"][panel], drawn, layer)
         return sorted((one["series"], one["setting"], one["value"]) for one in values)
 
     assert points(0, 2) == [("a", 2, 20), ("a", 8, 40), ("b", 2, 20), ("b", 8, 40)]
     assert (points(1, 2), points(1, 3)) == ([], [("a", 2, 120)])
+
+
+def test_each_server_has_a_row_of_panels_in_which_no_two_lines_look_the_same(tmp_path: Path) -> None:
+    """Of twelve lines in one panel, pairs would share their colour and shape."""
+    twelve = [
+        VariantRecord(name=f"{server}-{place}", workers=2, settings={"threads": 1, "server": server})
+        for place in range(6)
+        for server in ("gunicorn", "uwsgi")
+    ]
+    of_users = loads({"USERS": "8"}, {"USERS": "2"})
+    run = read_run(make_run(tmp_path, {"one": PATIENT})).model_copy(update={"loads": of_users, "variants": twelve})
+    rows = [row(of.name, load.name, *what, measured=9) for of in twelve for load in of_users
+            for what in (("throughput", "per_second"), ("response_time", "p99"))]  # fmt: skip
+
+    drawn = as_dict(load_curve(run, derive_summary(tmp_path).model_copy(update={"rows": rows})))
+
+    legends = [panels["hconcat"][0]["layer"][2]["encoding"]["shape"] for panels in drawn["vconcat"]]
+    assert [legend["title"] for legend in legends] == ["gunicorn", "uwsgi"]
+    assert [len({*legend["scale"]["range"]}) for legend in legends] == [6, 6]
+    assert drawn["resolve"]["scale"] == {"color": "independent", "shape": "independent"}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +253,7 @@ def test_a_curve_has_a_dot_for_each_trial_theorys_line_and_what_was_published(tm
         """Return the subtitle, and the points of each layer, if the p50 has this prediction or published value."""
         rows = [row.model_copy(update=known if row.stat == "p50" else {}) for row in summary.rows]
         whole = as_dict(setting_curve(run, summary.model_copy(update={"rows": rows}), "mix"))
-        panel = whole["hconcat"][0]
+        panel = whole["vconcat"][0]["hconcat"][0]
         points = [[(one["setting"], one["value"]) for one in values_of(panel, whole, layer)]
                   for layer in range(len(panel["layer"]))]  # fmt: skip
         return whole["title"]["subtitle"], points

@@ -73,7 +73,8 @@ def test_a_student_goes_from_the_prediction_to_the_solution(
     expect(page.get_by_text("The prediction is recorded.")).to_be_visible()
     measure(page, server)
 
-    expect(page.get_by_label("What you predicted, and what was measured")).to_be_visible()
+    results = page.get_by_label("What you predicted, and what was measured")
+    expect(results).to_contain_text("Measured: the median of the trials; in brackets, its interval.")
     expect(page.get_by_text("The prediction cannot be changed any more")).to_be_visible()
     assert page.locator("form[data-sends=predict]").count() == 0
     page.locator("textarea").fill("Busy workers <b>accept</b>.")

@@ -1,6 +1,7 @@
 """Pictures drawn from the summary: how statistics change with one setting, of the variants or of the loads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import altair as alt
@@ -47,16 +48,16 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
             words = [f"{value} {key.removesuffix('s') if value == 1 else key}" for value, key in named]
             points.append((", ".join(words) or "all", variant.settings[over], row))
         panels.append((measure, points))
-    return _curve(run, panels, over, load_suffix(run, load), log=True)
+    return _curve(run, {"": panels}, over, load_suffix(run, load), log=True)
 
 
 _ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="response_time", stat="p99")
 
 
 def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
-    """Draw throughput and p99 response time over the number in which the loads differ; each line is a variant.
+    """Draw throughput and p99 response time over the number in which the loads differ, with a row for each server.
 
-    None: there is no single number in which the loads differ.
+    Each line is a variant. None: there is no single number in which the loads differ.
     """
     loads = run.loads
     names = {name for load in loads for name in load.described}
@@ -67,36 +68,54 @@ def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     values = {load.name: load.described.get(setting, "") for load in loads}
     if len({*values.values()}) < len(loads) or not all(value.isdecimal() and int(value) for value in values.values()):
         return None
-    panels = [
-        (measure, [
-            (row.variant, int(values[row.load]), row)
-            for variant in run.variants for load in loads for row in summary.rows
-            if (row.variant, row.load, row.metric, row.stat) == (variant.name, load.name, measure.metric, measure.stat)
-            and (row.request_class is None or row.published is not None)
-        ])
-        for measure in _ACROSS
-    ]  # fmt: skip
-    return _curve(run, panels, setting.lower(), "", log=False)
+    places = {load: int(value) for load, value in values.items()}
+    servers: dict[str, list[tuple[Measure, list[Point]]]] = {}
+    for server in dict.fromkeys(str(variant.settings.get("server", "")) for variant in run.variants):
+        mine = [variant.name for variant in run.variants if str(variant.settings.get("server", "")) == server]
+        servers[server] = [(measure, [*_across(summary, mine, places, measure)]) for measure in _ACROSS]
+    return _curve(run, servers, setting.lower(), "", log=False)
+
+
+def _across(summary: Summary, variants: Sequence[str], places: Mapping[str, int], measure: Measure) -> Iterator[Point]:
+    """Yield the points of the variants under loads with these places; those of a class only if they are published."""
+    for variant, (load, place) in product(variants, places.items()):
+        for row in summary.rows:
+            is_wanted = row.request_class is None or row.published is not None
+            if is_wanted and (row.variant, row.load, row.metric, row.stat) == (
+                variant,
+                load,
+                measure.metric,
+                measure.stat,
+            ):
+                yield (variant, place, row)
 
 
 def _curve(
-    run: Run, panels: Sequence[tuple[Measure, Sequence[Point]]], over: str, suffix: str, *, log: bool
+    run: Run, rows: Mapping[str, Sequence[tuple[Measure, Sequence[Point]]]], over: str, suffix: str, *, log: bool
 ) -> alt.TopLevelMixin:
-    """Draw a panel for each measure; below the title stands what points and other marks are. ``log``: of times."""
+    """Draw a panel for each measure; below the title stands what points and other marks are. ``log``: of times.
+
+    ``rows``: the panels beside each other, by the heading of their legend.
+    """
     marks = dict[str, None]()
-    drawn = [_panel(points, over, of, marks, log=log and unit(of.metric, of.stat) == "ms") for of, points in panels]
+    drawn = [
+        alt.hconcat(*(_panel(points, over, of, marks, heading, log=log and unit(of.metric, of.stat) == "ms")
+                      for of, points in panels))
+        for heading, panels in rows.items()
+    ]  # fmt: skip
     bars = "its interval" if run.trials >= ENOUGH else "the range of the trials"
     explained = f"median of {run.trials} trials; bars show {bars}" if run.trials > 1 else "1 trial"
     title = f"What changes with {plain_name(over)}{suffix}"
-    return style_chart(alt.hconcat(*drawn), title, "; ".join([explained, *marks]), None)
+    chart = alt.vconcat(*drawn).resolve_scale(color="independent", shape="independent")
+    return style_chart(chart, title, "; ".join([explained, *marks]), None)
 
 
 def _panel(
-    points: Sequence[Point], over: str, measure: Measure, told: dict[str, None], *, log: bool
+    points: Sequence[Point], over: str, measure: Measure, told: dict[str, None], heading: str, *, log: bool
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw a line for each name among the points, which have a setting and an estimate.
 
-    Add to ``told`` what marks beside the line mean.
+    Add to ``told`` what marks beside the line mean. ``heading``: what the legend says above the names.
     """
     floor = FLOOR_MS * log
     measured, trials, theory, published = Marks(), Marks(), Marks(), Marks()
@@ -121,9 +140,9 @@ def _panel(
     y = alt.Y("value:Q", title=f"{what}{of_class}, {of_unit}")
     y = y.scale(type="log") if log else y.scale(zero=True)
     above = alt.Legend(orient="top", columns=2)
-    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=names), legend=above)
+    colour = alt.Color("series:N", title=heading or None, scale=alt.Scale(domain=names), legend=above)
     shapes = [SHAPES[place % len(SHAPES)] for place in range(len(names))]
-    shape = alt.Shape("series:N", title=None, legend=above).scale(domain=names, range=shapes)
+    shape = alt.Shape("series:N", title=heading or None, legend=above).scale(domain=names, range=shapes)
     chart = alt.Chart(inline_data(measured)).encode(x=x, color=colour)
     layers = [
         chart.mark_line(opacity=0.5).encode(y=y),

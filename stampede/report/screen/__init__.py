@@ -69,7 +69,7 @@ def screen_lines(run: Run, summary: Summary, report: str, tables: str, section: 
             above.append(_Part("Helps: this experiment names no cure.", most=1, gives_way=9))
         above.append(_Part(words.sureness(run, summary, WIDTH), most=1))
     claims = words.claim_sentences(run, summary, [*asked, *helping], WIDTH)
-    below += [_Part(sentence, most=1, gives_way=place) for place, sentence in enumerate(claims)]
+    below += [_Part(sentence, most=1, gives_way=max(place - 1, 0)) for place, sentence in enumerate(claims)]
     if run.trials > 1 and (judged := article_sentence(run, summary)):
         below.append(_Part(judged, most=3))
     below += [_Part(line, whole=True) for line in words.next_lines(run, summary, report, tables, WIDTH)]

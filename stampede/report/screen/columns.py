@@ -34,13 +34,13 @@ class Group(NamedTuple):
         units = {unit(self.metric, stat) for stat in self.stats}
         of_unit = unit_suffix(units.pop()) if len(units) == 1 else ""
         called = "avoidable waits" if self.metric == AVOIDABLE_WAIT.name else plain_name(self.metric)
-        which = "" if of_unit.endswith("/s") else plain_name(stat)
+        which = "" if of_unit.endswith("/s") or self.stats == ("share",) else plain_name(stat)
         words = (self.load if len(run.loads) > 1 else "", self.request_class if named else "", called, which)
         return " ".join(filter(None, words)) + (of_unit and f",{of_unit}")
 
 
 class Lead(NamedTuple):
-    """The column that the answer is about: the strip draws it, and its published figures stand beside it."""
+    """The column that the answer is about: the bar draws it, and its published figures stand beside it."""
 
     group: Group
     stat: str

@@ -1,7 +1,7 @@
 """A strip: one number of all laptops of a class on an axis, with theory, the published figure and the claim's bound."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from math import log10
 from statistics import median
@@ -34,6 +34,14 @@ def assign_lanes(places: Sequence[float]) -> list[int]:
     return found
 
 
+def _axis(low: float, high: float) -> tuple[float, float, bool]:
+    """Return the ends of an axis that has room beside these values, and whether it is logarithmic."""
+    if low > 0 and high / low > 20:
+        return low / 1.6, high * 1.6, True
+    room = (high - low) * 0.06 or abs(high) * 0.5 or 1.0
+    return min(low, 0.0) - room, max(high, 0.0) + room, False
+
+
 def draw_strip(strip: Strip, colour_of: Mapping[int, str], label: str) -> Markup:
     """Draw a strip as SVG, each dot a link to its laptop, and marks above them. Empty: no laptop has a number.
 
@@ -46,12 +54,10 @@ def draw_strip(strip: Strip, colour_of: Mapping[int, str], label: str) -> Markup
     claim, predicted, values = strip.claim, strip.predicted, [value for _, value in measured]
     marks = [strip.median, strip.published, claim.limit, *predicted]
     known = [*values, *(mark for mark in marks if mark is not None)]
-    low, high = min(known), max(known)
-    is_log = low > 0 and high / low > 20
-    room = (high - low) * 0.06 or abs(high) * 0.5 or 1.0
-    low, high = (low / 1.6, high * 1.6) if is_log else (min(low, 0.0) - room, max(high, 0.0) + room)
-    least, most = (log10(end) if is_log else end for end in (low, high))
-    places = [WIDTH * ((log10(value) if is_log else value) - least) / (most - least) for value in values]
+    low, high, is_log = _axis(min(known), max(known))
+    scaled: Callable[[float], float] = log10 if is_log else float
+    least, most = scaled(low), scaled(high)
+    places = [WIDTH * (scaled(value) - least) / (most - least) for value in values]
     lanes = assign_lanes(places)
     top, bottom = max(*lanes, 0) + 1.5, min(*lanes, 0) - 0.7
     dots = []
