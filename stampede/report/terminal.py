@@ -120,7 +120,7 @@ def _listed(sentences: Sequence[str]) -> rich.Table:
 
 
 def terminal_table(table: Table) -> RenderableType:
-    """Return a table for the terminal: cells wrap between words, never within a figure; a name stands only once."""
+    """Return a table for the terminal: cells wrap between words, never within a figure or an interval."""
     shown = rich.Table(
         title=Text(table.title), box=None, title_justify="left", title_style="bold", header_style="dim", pad_edge=False
     )
@@ -135,7 +135,9 @@ def terminal_table(table: Table) -> RenderableType:
         elif place < table.words:
             shown.add_column(name, overflow="fold", no_wrap=not name)
         else:
-            least = max(map(len, " ".join([name, *cells]).split()), default=0)
+            lines = [line for cell in cells for line in cell.split("\n")]
+            unbroken = [[line] if " to " in line else line.split() for line in [name, *lines]]
+            least = max((len(part) for parts in unbroken for part in parts), default=0)
             shown.add_column(name, justify="right", min_width=least)
     above = ""
     for row in table.rows:

@@ -45,22 +45,26 @@ def test_a_table_of_80_columns_has_intervals_or_trials_and_equal_numbers_once() 
     table = text[text.index("Overhead of requests") : text.index("measured: the median")]
     assert "\n".join(line.rstrip() for line in table.splitlines()) == snapshot("""\
 Overhead of requests, ms
-variant                                p50    p75  p90      p99    max  answered
-one                       measured     1.0      –  1.0      142      –       100
-two                       published  20000  20000    –        –  20000
-                          measured     1.0      –  1.0  142 and      –       200
-                                                           3219
-three                     measured     1.0      –  1.0      150      –       300
-                                                         130 to
-                                                            175
-far                       measured     1.0      –  1.0     4.0,      –       300
-                                                           90.0
-                                                            and
-                                                           9000
-a-variant-of-thirty-char  measured     1.0      –  1.0    21000      –       500
-acters                                                    11000
-                                                             to
-                                                          91000
+variant                                p50    p75  p90                p99    max
+one                       measured     1.0      –  1.0                142      –
+two                       published  20000  20000    –                  –  20000
+                          measured     1.0      –  1.0       142 and 3219      –
+three                     measured     1.0      –  1.0                150      –
+                                                               130 to 175
+far                       measured     1.0      –  1.0      4.0, 90.0 and      –
+                                                                     9000
+a-variant-of-thirty-char  measured     1.0      –  1.0              21000      –
+acters                                                     11000 to 91000
+
+Overhead of requests, ms
+variant                              answered
+one                       measured        100
+two                       published
+                          measured        200
+three                     measured        300
+far                       measured        300
+a-variant-of-thirty-char  measured        500
+acters
 no value of this quantity: nothing\
 """)
 
