@@ -185,7 +185,7 @@ NOT_MEANT: dict[str, tuple[Answer, str, OwnRequestClass, Login | None, list[str]
     "what belongs to its request is told": (
         answer(500, "no total"), TRACEBACK, request("me"), None,
         ["GET /me, the class me, is answered with status 500", "The answer says: no total", "TypeError: no total",
-         "requests.me", "expected_status: 500"], ["services of beside"],
+         "requests.me", "expected_status: 500"], ["services of beside", "hosts"],
     ),
     "a host that is missing is named": (
         answer(500), 'psycopg.OperationalError: could not translate host name "db" to address', request("me"), None,
