@@ -116,6 +116,11 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "requests after which uWSGI replaces a worker": ({
         "Procfile": "web: uwsgi --ini uwsgi.ini", "uwsgi.ini": "[uwsgi]\nmodule = app:app\nmax-requests = 500\n",
     }, {"max_requests": 500, "max_requests_jitter": None}),
+    **{f"uWSGI with {option}": ({
+        "Procfile": "web: uwsgi --ini uwsgi.ini", "uwsgi.ini": f"[uwsgi]\nmodule = app:app\n{option}\nprocesses = 3\n",
+    }, {"callable": "app:app", "workers": 3}) for option in (
+        "logto = /var/log/no/web.log", "daemonize = /var/log/no/web.log", "logger = file:/var/log/no/web.log",
+        "logto2 = /var/log/no/web.log", "daemonize2 = /var/log/no/web.log")},
     # fly.io, render.com, docs.railway.com, docs.cloudfoundry.org, docs.aws.amazon.com/apprunner, docs.platform.sh
     "the command of the image on Fly": ({
         "fly.toml": "[build]\ndockerfile = 'deploy/Dockerfile'\n[env]\nWEB_CONCURRENCY = '3'\n",
@@ -378,6 +383,8 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
          "compose.yaml: WEB_CONCURRENCY: the value is not in the repository"),
         ({"Procfile": "web: for n in 1 2 3; do gunicorn -b :800$n app:app & done; wait\n"},
          "Procfile:1 starts 3 servers with this application; one is taken"),
+        ({"Procfile": "web: uwsgi -w app:app --daemonize /var/log/no/web.log\n"},
+         "Procfile:1: not kept: daemonize /var/log/no/web.log: the container ends with the first process"),
         ({"Procfile": "web: uwsgi --emperor /etc/vassals\n"}, "# Procfile:1: "),
         ({"chart/templates/web.yaml": "kind: Deployment\nspec: {{ .Values }}\n"}, NO_COMMAND),
         ({"compose.yaml": "services:\n  web: {image: 'shop:1'}\n  db: {image: 'postgres:18'}\n"},
