@@ -203,6 +203,10 @@ NOT_MEANT: dict[str, tuple[Answer, str, OwnRequestClass, Login | None, list[str]
         answer(200, "\0\1"), "", request("me", expected_status=404), None,
         ["status 200, but expected_status is 404", "wrote nothing"], ["The answer says"],
     ),
+    "Django at a host that it does not know, with DEBUG=False": (
+        answer(400, "<!doctype html><title>Bad Request (400)</title><h1>Bad Request (400)</h1><p></p>"), "",
+        request("me"), None, ["ALLOWED_HOSTS", "headers: {Host: shop.example.com}"], [],
+    ),
     "a login is needed": (answer(401), "", request("me"), None, [checking.WAY_TO_LOG_IN, "expected_status: 401"], []),
     "a login is needed, and does not count": (
         answer(403), "", request("me"), LOGIN, ["POST /login, the login, was accepted, but does not count here."],
