@@ -29,8 +29,13 @@ _COMPILING = re.compile(
     r"\b(gcc|g\+\+|cc|clang)\b.*(failed|No such file)|(failed|No such file).*\b(gcc|g\+\+|cc|clang)\b",
     re.IGNORECASE,
 )
-_WRONG_NAME = re.compile(r"DisallowedHost|Invalid HTTP_HOST header|Invalid host header", re.IGNORECASE)
-"""What Django and Starlette's TrustedHostMiddleware say to a request for a host that they do not know."""
+_WRONG_NAME = re.compile(
+    r"DisallowedHost|Invalid HTTP_HOST header|Invalid host header|Bad Request \(400\)", re.IGNORECASE
+)
+"""What Django and Starlette's TrustedHostMiddleware say to a request for a host that they do not know.
+
+With DEBUG=False, Django says nothing but the page of its status.
+"""
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 NO_ADDRESS = "the lab found no address of the host"
 """What the lab's check of an application writes before the name of a host that has no address in the lab."""
@@ -104,9 +109,9 @@ def ways_out(said: str, folder: Path | None = None) -> list[str]:
     if module := way_to_module(said, folder):
         ways.append(module)
     if _WRONG_NAME.search(said):
-        ways.append("The application answers only to the names of its own hosts. Write a header for the class, such as "
-                    "headers: {Host: shop.example.com}, or set in application.environment the variable that allows all "
-                    "hosts.")  # fmt: skip
+        ways.append("The application answers only to the names of its own hosts, in Django those of ALLOWED_HOSTS. "
+                    "Write a header for the class, such as headers: {Host: shop.example.com}, or set in "
+                    "application.environment the variable that allows all hosts.")  # fmt: skip
     return ways
 
 

@@ -536,6 +536,8 @@ _REASONS = {
     "varies": "the number of workers would change while it is measured",
 }  # fmt: skip
 _REASONS["protocol"] = _REASONS["tls"] = _REASONS["address"]
+_TO_OUTPUT = r"exec://printf '[uwsgi]\nlog-master=false\n'"
+"""A file for uWSGI with which ``logger`` takes nothing from its output; to logto and daemonize, a reload is known."""
 _HOMES = ("virtualenv", "venv", "home", "H", "pyhome")
 
 
@@ -554,8 +556,9 @@ def ask_uwsgi(arguments: Sequence[str]) -> NoReturn:
     if "--wsgi-file" not in said_by_uwsgi(program):  # as in Debian, where the plugin for Python is a file of its own
         plugins = (["--plugin", name] for name in ("python3", "python"))
         plugin = next((each for each in plugins if "--wsgi-file" in said_by_uwsgi(program, *each)), [])
-    asked = [program, *plugin, "--show-config", *arguments]
-    process = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    asked = [program, *plugin, "--show-config", *arguments, "--ini", _TO_OUTPUT]
+    process = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                               env={**os.environ, "UWSGI_RELOADS": "0"})  # fmt: skip
     told: list[tuple[str, str]] = []
     inside = False
     assert process.stdout
@@ -565,10 +568,11 @@ def ask_uwsgi(arguments: Sequence[str]) -> NoReturn:
             break
         if inside and (found := re.match(r"([\w-]+) = (.*)$", line)):
             told.append((found[1], found[2]))
-        elif not inside:
+        elif not inside and _TO_OUTPUT not in line:
             sys.stderr.write(line)
     process.kill()
-    told = [("processes" if name in ("workers", "p") else name, value) for name, value in told]
+    told = [("processes" if name in ("workers", "p") else name, value) for name, value in told
+            if (name, value) not in (("ini", _TO_OUTPUT), ("log-master", "false"))]  # fmt: skip
     said = dict(told)
     given = dict(value.partition("=")[::2] for name, value in told if name == "env")
     kinds = [(name, value, found.lastgroup or "" if (found := _OF_UWSGI.match(name)) else "") for name, value in told]

@@ -92,9 +92,10 @@ class Answers(Model):
 
     @property
     def worth_measuring(self) -> list[tuple[str, str]]:
-        """The routes that visitors ask for: the method in small letters, GET if there is one, and the path."""
+        """The routes that visitors ask for: a method in small letters, and the path."""
         found = [route for route in self.routes if not route.aside] or self.routes
-        return [("get" if "GET" in route.methods else route.methods[0].lower(), route.path) for route in found]
+        return [(method.lower(), route.path) for route in found for method in
+                [name for name in ("GET", "POST") if name in route.methods] or route.methods[:1]]  # fmt: skip
 
 
 def numbers_of(told: Record) -> dict[str, Any]:

@@ -185,7 +185,7 @@ NOT_MEANT: dict[str, tuple[Answer, str, OwnRequestClass, Login | None, list[str]
     "what belongs to its request is told": (
         answer(500, "no total"), TRACEBACK, request("me"), None,
         ["GET /me, the class me, is answered with status 500", "The answer says: no total", "TypeError: no total",
-         "requests.me", "expected_status: 500"], ["services of beside"],
+         "requests.me", "expected_status: 500"], ["services of beside", "hosts"],
     ),
     "a host that is missing is named": (
         answer(500), 'psycopg.OperationalError: could not translate host name "db" to address', request("me"), None,
@@ -202,6 +202,10 @@ NOT_MEANT: dict[str, tuple[Answer, str, OwnRequestClass, Login | None, list[str]
     "another status than expected, with a body that is no text": (
         answer(200, "\0\1"), "", request("me", expected_status=404), None,
         ["status 200, but expected_status is 404", "wrote nothing"], ["The answer says"],
+    ),
+    "Django at a host that it does not know, with DEBUG=False": (
+        answer(400, "<!doctype html><title>Bad Request (400)</title><h1>Bad Request (400)</h1><p></p>"), "",
+        request("me"), None, ["ALLOWED_HOSTS", "headers: {Host: shop.example.com}"], [],
     ),
     "a login is needed": (answer(401), "", request("me"), None, [checking.WAY_TO_LOG_IN, "expected_status: 401"], []),
     "a login is needed, and does not count": (

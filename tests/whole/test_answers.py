@@ -246,6 +246,7 @@ def test_each_line_says_which_program_has_said_it(tmp_path: Path) -> None:
         '  # search-q-q: {path: "/search?q={q}", users: 10, pause_s: 0.1}  # write a real path',
         '  # kinds-int-id: {path: "/kinds/<int:id>", users: 10, pause_s: 0.1}  # write a real path',
         '  # buy: {path: "/buy", method: POST, users: 10, pause_s: 0.1}  # it changes data',
+        '  # report-2: {path: "/report", method: POST, users: 10, pause_s: 0.1}  # it changes data',
     ]
 
 

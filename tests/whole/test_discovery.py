@@ -719,6 +719,21 @@ LIES: dict[str, tuple[dict[str, str], dict[str, str] | None, str | None]] = {
         "Dockerfile": "FROM python\nRUN mkdir /own\nWORKDIR /app\nCOPY . .\nCMD gunicorn a:b\n",
         "dev/Dockerfile": "FROM python\nRUN mkdir /develop\n", "compose.dev.yaml": WEB_AND_DB,
     }, {"/app": ".", "/own": "own", "/media": "media"}, None),
+    "a folder of a host whose name the package has": ({
+        "p.service": "[Service]\nWorkingDirectory=/srv/portal\nExecStart=/srv/portal/venv/bin/gunicorn portal:app\n",
+        "portal/__init__.py": FLASK,
+    }, {"/srv/portal": "."}, None),
+    "a folder of a host whose name a folder with the module has": ({
+        "p.service": "[Service]\nWorkingDirectory=/opt/site\nExecStart=gunicorn site.wsgi:application\n",
+        "site/wsgi.py": "",
+    }, {"/opt/site": "."}, None),
+    "a folder of a host whose name a package has, and a module elsewhere": ({
+        "p.service": "[Service]\nWorkingDirectory=/opt/site\nExecStart=gunicorn other:app\n", "site/__init__.py": "",
+    }, {"/opt/site": "."}, None),
+    "a folder of a host whose name a package with the module has": ({
+        "p.service": "[Service]\nWorkingDirectory=/srv/shop/src\nExecStart=gunicorn app:app\n",
+        "src/__init__.py": "", "src/app.py": FLASK,
+    }, {"/srv/shop/src": "src"}, "src"),
 }  # fmt: skip
 
 

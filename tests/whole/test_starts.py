@@ -116,6 +116,11 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
     "requests after which uWSGI replaces a worker": ({
         "Procfile": "web: uwsgi --ini uwsgi.ini", "uwsgi.ini": "[uwsgi]\nmodule = app:app\nmax-requests = 500\n",
     }, {"max_requests": 500, "max_requests_jitter": None}),
+    **{f"uWSGI with {option}": ({
+        "Procfile": "web: uwsgi --ini uwsgi.ini", "uwsgi.ini": f"[uwsgi]\nmodule = app:app\n{option}\nprocesses = 3\n",
+    }, {"callable": "app:app", "workers": 3}) for option in (
+        "logto = /var/log/no/web.log", "daemonize = /var/log/no/web.log", "logger = file:/var/log/no/web.log",
+        "logto2 = /var/log/no/web.log", "daemonize2 = /var/log/no/web.log")},
     # fly.io, render.com, docs.railway.com, docs.cloudfoundry.org, docs.aws.amazon.com/apprunner, docs.platform.sh
     "the command of the image on Fly": ({
         "fly.toml": "[build]\ndockerfile = 'deploy/Dockerfile'\n[env]\nWEB_CONCURRENCY = '3'\n",
@@ -186,6 +191,21 @@ SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
         "k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, 'app:app']\n      initContainers:\n"
             "      - {name: first, image: shop, command: [sh, -c], args: [flask --app app db upgrade]}\n",
     }, {"callable": "app:app", "before": "flask --app app db upgrade"}),
+    "a container of the same image that runs first": ({
+        "k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, 'app:app']\n      initContainers:\n"
+            "      - {name: first, image: shop, command: [python, scripts/seed.py]}\n",
+    }, {"callable": "app:app", "before": "python scripts/seed.py"}),
+    # kubernetes.io/docs/concepts/storage/volumes: configMap
+    **{f"settings in a ConfigMap that is mounted, {how}": ({
+        "k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, -c, /etc/own/gunicorn.conf.py, 'app:app']\n"
+            f"        volumeMounts: [{{name: c, {mount}}}]\n"
+            f"      volumes: [{{name: c, configMap: {{name: conf{items}}}}}]\n"
+            f"---\nkind: ConfigMap\nmetadata: {{name: conf}}\ndata: {{{key}: 'workers = 3'}}\n",
+    }, {"callable": "app:app", "workers": 3, "written": {"/etc/own/gunicorn.conf.py": "workers = 3"}})
+        for how, mount, items, key in (
+            ("whole", "mountPath: /etc/own", "", "gunicorn.conf.py"),
+            ("a file", "mountPath: /etc/own/gunicorn.conf.py, subPath: gunicorn.conf.py", "", "gunicorn.conf.py"),
+            ("by other names", "mountPath: /etc/own", ", items: [{key: web, path: gunicorn.conf.py}]", "web"))},
     # nickjj/docker-flask-example: services for assets, whose script has a server for development, too
     "services of the same folder that build assets": ({
         "compose.yaml": "services:\n  css: {build: {context: ., target: pages}, command: ./run css}\n"
@@ -378,6 +398,8 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
          "compose.yaml: WEB_CONCURRENCY: the value is not in the repository"),
         ({"Procfile": "web: for n in 1 2 3; do gunicorn -b :800$n app:app & done; wait\n"},
          "Procfile:1 starts 3 servers with this application; one is taken"),
+        ({"Procfile": "web: uwsgi -w app:app --daemonize /var/log/no/web.log\n"},
+         "Procfile:1: not kept: daemonize /var/log/no/web.log: the container ends with the first process"),
         ({"Procfile": "web: uwsgi --emperor /etc/vassals\n"}, "# Procfile:1: "),
         ({"chart/templates/web.yaml": "kind: Deployment\nspec: {{ .Values }}\n"}, NO_COMMAND),
         ({"compose.yaml": "services:\n  web: {image: 'shop:1'}\n  db: {image: 'postgres:18'}\n"},
@@ -386,6 +408,9 @@ def test_a_start_as_people_write_it_is_followed(tmp_path: Path, shape: str) -> N
           "keys}}]\n"}, "k8s/web.yaml: envFrom keys: its values are not in the repository"),
         ({"k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, 'app:app']\n        env: [{name: KEY, valueFrom: "
           "{secretKeyRef: {}}}]\n"}, "k8s/web.yaml: KEY: the value is not in the repository"),
+        ({"k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, 'app:app']\n      initContainers:\n"
+          "      - {name: fill, image: tools, command: [sh, -c, fill it]}\n"},
+         "k8s/web.yaml: the init container fill is not run: fill it"),
         ({"k8s/web.yaml": DEPLOYMENT + "        command: [gunicorn, 'app:app']\n",
           "k8s/kustomization.yaml": "resources: [web.yaml]\n"}, "Kustomize may change what k8s says"),
         ({"render.yaml": "services: [{type: web, startCommand: gunicorn, envVars: [{key: K, sync: false}]}]\n"},

@@ -28,7 +28,7 @@ WAY_TO_LOG_IN = (
 )
 _WAY_OUT = (
     "Correct requests.{name} (path, method, headers, body), or what the application needs (environment, env_file, "
-    "hosts, beside, before)."
+    "beside, before)."
 )
 _WAYS_OUT = {
     401: "{login} Or leave requests.{name} out.",
@@ -174,7 +174,7 @@ def not_logged_in(login: Login, problem: str, answered: str, said: str, folder: 
         "A page whose form has hidden fields, such as a CSRF token, needs login.form in the place of login.body."
         if login.body and "status 403" in problem else "",
         "Correct login (path, form or body, headers, token), or what the application needs (environment, env_file, "
-        "hosts, beside).",
+        "beside).",
     ]  # fmt: skip
     return LabError(f"{asked}{problem}.", hint="\n".join(filter(None, parts)))
 

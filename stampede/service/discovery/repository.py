@@ -103,6 +103,17 @@ def is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113
 
 
+def _files_named(start: Start) -> Iterator[PurePosixPath]:
+    """Yield the files below its working folder that a command names, by their paths or as modules of Python."""
+    for word in " ".join(start.words).split():
+        path = PurePosixPath(start.folder, word.strip("\"';"))
+        if path.is_relative_to(start.folder):
+            yield path.relative_to(start.folder)
+        if module := re.match(r"[\"']?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?=[:\"']|$)", word):
+            name = module[1].replace(".", "/")
+            yield from (PurePosixPath(f"{name}.py"), PurePosixPath(name, "__init__.py"))
+
+
 @dataclass
 class Repository:
     """The folder of an application. ``problems`` are what was not understood, each with its place."""
@@ -182,7 +193,8 @@ class Repository:
         """Return the folder of the repository that is the working folder of a start.
 
         It is the folder from which most of its files were copied. If nothing tells what was copied there, it is the
-        folder with the same name: that of /srv/shop/src is src.
+        folder with the same name: that of /srv/shop/src is src, unless another has what the command names, or that is a
+        package.
         """
         whole, copied = PurePosixPath(start.folder), self._laid_out(start)
         for path, there in reversed(copied):
@@ -193,11 +205,13 @@ class Repository:
         if inside := Counter(path.parent for path, there in copied if there == whole / path.name):
             return max(inside, key=inside.__getitem__)
         parts = [part for part in whole.parts if part not in ("/", "..", ".")]
-        for base in dict.fromkeys((start.image.context or self.folder, self.folder)):
-            for first in range(len(parts)):
-                if os.path.isdir(folder := base.joinpath(*parts[first:])):  # noqa: PTH112
-                    return folder
-        return start.image.context or self.folder
+        root = start.image.context or self.folder
+        named = [base.joinpath(*parts[first:]) for base in dict.fromkeys((root, self.folder))
+                 for first in range(len(parts))]  # fmt: skip
+        folders = [*filter(os.path.isdir, named), root]
+        files = [*_files_named(start)]
+        return (next((folder for folder in folders if any(is_file(folder / name) for name in files)), None)
+                or next((folder for folder in folders if not is_file(folder / "__init__.py")), root))  # fmt: skip
 
     def paths_of(self, start: Start) -> dict[str, str]:
         """Return what the image of a start has of the repository: paths there, and what is there, seen from the root.

@@ -232,14 +232,18 @@ def _kubernetes(repository: Repository, images: Sequence[Start]) -> Iterator[Sta
         for name, said in objects:
             spec = said.get("spec") or {}
             pod = (spec.get("template") or {}).get("spec") or {}
-            first = [as_text([*map(str, each.get("command") or []), *map(str, each.get("args") or [])])
+            first = [(each, as_text([*map(str, each.get("command") or []), *map(str, each.get("args") or [])]))
                      for each in pod.get("initContainers") or []]  # fmt: skip
-            before = [(command, name) for each in first if (command := preparing(each))]
+            volumes = {each.get("name"): (each.get("configMap") or {}) for each in pod.get("volumes") or []}
             for each in pod.get("containers") or []:
                 if NO_APPLICATION.search(str(each.get("image"))):
                     continue
                 given, unknown = _environment_of_container(each, maps)
                 elsewhere = [f"{name}: envFrom {source}: its values are not in the repository" for source in unknown]
+                before = [preparing(text) or (text if other.get("image") == each.get("image") else "")
+                          for other, text in first]  # fmt: skip
+                elsewhere += [f"{name}: the init container {other.get('name')} is not run: {text or 'no command'}"
+                              for (other, text), command in zip(first, before, strict=True) if not command]  # fmt: skip
                 words = [re.sub(r"\$\((\w+)\)", lambda found: str(given.get(found[1]) or found[0]), str(word))  # noqa: B023
                          for key in ("command", "args") for word in each.get(key) or []]  # fmt: skip
                 built = re.split("[:@]", str(each.get("image")).rpartition("/")[2])[0]
@@ -253,10 +257,27 @@ def _kubernetes(repository: Repository, images: Sequence[Start]) -> Iterator[Sta
                 entrypoint = () if each.get("command") else image.entrypoint
                 start = replace(
                     start, place=f"{name}, {each.get('name')}", entrypoint=entrypoint,
-                    before=(*start.before, *before), problems=(*start.problems, *elsewhere, *changed),
+                    before=(*start.before, *((command, name) for command in before if command)),
+                    image=replace(start.image, written={**start.image.written, **_files_mounted(each, volumes, maps)}),
+                    problems=(*start.problems, *elsewhere, *changed),
                 )  # fmt: skip
                 if SERVES.search(text_of(repository, start)):
                     yield start
+
+
+def _files_mounted(
+    container: Mapping[str, Any], volumes: Mapping[Any, Any], maps: Mapping[Any, Mapping[str, object]]
+) -> dict[str, str]:
+    """Return the texts of ConfigMaps that are mounted in a container of Kubernetes as files, by their paths."""
+    found: dict[str, str] = {}
+    for mount in container.get("volumeMounts") or []:
+        source, there = volumes.get(mount.get("name")) or {}, PurePosixPath(str(mount.get("mountPath")))
+        texts = maps.get(source.get("name"), {})
+        names = {each["path"]: each["key"] for each in source.get("items") or []} or {key: key for key in texts}
+        for path, key in names.items():
+            if key in texts and mount.get("subPath", path) == path:
+                found[str(there if "subPath" in mount else there / path)] = str(texts[key])
+    return found
 
 
 def _environment_of_container(
