@@ -108,8 +108,9 @@ def test_the_logs_of_each_balancer_and_each_server_tell_who_waited(tmp_path: Pat
 
 
 @pytest.mark.parametrize("ahead_s", [7.3, -40.6, 9 * 3600 + 0.5])
-def test_a_clock_is_found_although_a_log_has_whole_seconds(tmp_path: Path, ahead_s: float) -> None:
-    found = of_pair(tmp_path, BALANCERS["nginx"], SERVERS["gunicorn"], ahead_s)
+@pytest.mark.parametrize("server", ["gunicorn", "uWSGI, whole seconds of the start"])
+def test_a_clock_is_found_although_a_log_has_whole_seconds(tmp_path: Path, server: str, ahead_s: float) -> None:
+    found = of_pair(tmp_path, BALANCERS["nginx"], SERVERS[server], ahead_s)
     assert tells_the_truth(found)
     assert found.requests.joins[0][2].clock.ahead_s == pytest.approx(ahead_s, abs=0.1)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from stampede.logs.columns import COLUMNS, Flags, Integers
 from stampede.logs.diagnose.aligning import ALIKE_S, PRECISION_S, Limits, Lines, Pairs, align, join_rest
-from stampede.logs.diagnose.logs import COARSE_S, Log, tick_of
+from stampede.logs.diagnose.logs import COARSE_S, Log
 
 LEFT = (499, 504)
 """The statuses of a balancer that left before the server answered: its client left, or its time limit was reached."""
@@ -250,7 +250,7 @@ def _rough_clock(balancer: Log, server: Log) -> ClockDifference:
 
     Each path has a weight by chance, so that only the same requests add up when one log is shifted against the other.
     """
-    ticks_s = [tick_s if (tick_s := tick_of(log.ends_s)) >= COARSE_S else 0.0 for log in (balancer, server)]
+    ticks_s = [log.tick_s if log.tick_s >= COARSE_S else 0.0 for log in (balancer, server)]
     first = min(balancer.ends_s[0], server.ends_s[0])
     lasts_s = max(balancer.ends_s[-1], server.ends_s[-1]) - first + max(ticks_s)
     bin_s = max(0.05, lasts_s / BINS)
