@@ -219,3 +219,23 @@ def test_a_balancer_that_changes_paths_is_named_among_the_reasons(tmp_path: Path
     with pytest.raises(WrongUse, match="Hardly any line") as refused:
         of_pair(tmp_path, lambda r: BALANCERS["nginx"](r._replace(request_class="api")), SERVERS["gunicorn"])
     assert "changes paths" in " ".join((refused.value.hint or "").split())
+
+
+@pytest.mark.parametrize("empty", ["b.log.1", "s.log.2.gz", "other-host.log"])
+def test_an_empty_file_beside_others_is_named(tmp_path: Path, empty: str) -> None:
+    balancer = write(tmp_path / "b.log", serve(), BALANCERS["nginx"])
+    server = write(tmp_path / "s.log", serve(), SERVERS["gunicorn"])
+    (nothing := tmp_path / empty).write_bytes(b"")
+    found = diagnosed([balancer], [server, nothing])
+
+    assert tells_the_truth(found)
+    assert f"The file {empty} is empty." in said_of(found)
+
+
+@pytest.mark.parametrize("empty", ["b.log", "s.log"])
+def test_an_empty_log_that_is_the_only_one_of_its_kind_is_refused(tmp_path: Path, empty: str) -> None:
+    balancer = write(tmp_path / "b.log", serve(), BALANCERS["nginx"])
+    server = write(tmp_path / "s.log", serve(), SERVERS["gunicorn"])
+    (tmp_path / empty).write_bytes(b"")
+    with pytest.raises(WrongUse, match=f"{empty}: there is no request in it"):
+        diagnosed([balancer], [server])
