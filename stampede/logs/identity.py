@@ -33,10 +33,13 @@ _ARRIVED = re.compile(
 _CREATED = re.compile(r"(?<=[\d-] )(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)(?= \")")
 """When an AWS load balancer got a request; its durations lack requests that it gave up on."""
 _UPSTREAM = (
-    r"""(?<![\w.-])(?:urt|upstream_response_time)["']?[=:]\s?"?(?=[\d-])([\d.]+(?:(?:, | : )(?:[\d.]+|-))*)""",
-    r"\] \[[^\]\n]*\] [\w.:, -]+ [\d, -]+ (\d+\.\d+(?:, \d+\.\d+)*) \d{3}\b",  # ingress-nginx
+    r"""(?<![\w.-])(?:urt|upstream_response_time)["']?[=:]\s?"?(?:(?:\d++(?:[.,]\d++)?+|-)(?:, | : ))*"""
+    r"""(\d++(?:[.,]\d++)?+)(?!(?:, | : )[\d-])""",
+    r"\] \[[^\]\n]*\] [\w.:, -]+ [\d, -]+ (?:\d+\.\d+, )*(\d+\.\d+) \d{3}\b",  # ingress-nginx
 )
-"""How long the server took as nginx saw it, in seconds. $request_time has the time of a slow client, too."""
+"""How long the server took as nginx saw it, in seconds: of several servers the last, which answered.
+
+$request_time has the time of a slow client, too."""
 _ORIGINS = (
     r"^(\S+?) +\| ",  # docker compose
     r"^\[(pod/[^\]\s]+)\] ",  # kubectl logs --prefix

@@ -126,6 +126,17 @@ def test_the_time_of_a_slow_client_is_no_wait(
         assert "clients that send slowly" in " ".join(answer(diagnosis(tmp_path, requests)))
 
 
+@pytest.mark.parametrize("before", ["2.000, ", "2.000 : ", "-, ", "2,000, "])
+def test_the_time_of_a_server_that_did_not_answer_is_no_wait_for_the_one_that_did(tmp_path: Path, before: str) -> None:
+    requests = [slow_to_send(each, 2) if each.path == "/files" else each for each in quiet("/files")]
+    nginx, gunicorn = write(tmp_path, requests, upstream=True)
+    lines = [line.replace("urt=", f"urt={before}" if "/files" in line else "urt=") for line in nginx.open()]
+    nginx.write_text("".join(lines))
+    found = diagnosed([nginx], [gunicorn])
+
+    assert (found.findings.cause, found.findings.waited.likely) == ("", 0)
+
+
 def test_slow_clients_without_ids_are_joined_by_their_starts(tmp_path: Path) -> None:
     """Quick requests end at the moments at which slow clients are done, which is chance."""
     random = Random(3)
