@@ -166,6 +166,21 @@ def test_a_server_takes_up_later_in_their_order_what_the_balancer_left_in_a_queu
     assert np.mean(found_s) == pytest.approx(np.mean(waited_s), rel=0.02)
 
 
+def test_what_a_balancer_turned_away_after_a_queue_has_no_line_of_a_server(tmp_path: Path) -> None:
+    """Without ids: each burst of requests is longer than the queue of two workers, in which HAProxy lets them wait."""
+    requests = []
+    for at in range(0, 160, 4):
+        for n in range(12):
+            sent, began = at + n / 100, at + 0.28 * (n // 2) + 0.02
+            is_late = began > sent + 1
+            requests.append(Request(f"/{n % 3}", sent, began, began + 0.28, sent + 1 if is_late else began + 0.281,
+                                    n % 2, 503 if is_late else 200, 0 if is_late else 200))  # fmt: skip
+    found = diagnosis(tmp_path, requests, ids=False, precise=(True, False))
+
+    assert sum(each.requests for each in found.requests.refused) == sum(each.status == 503 for each in requests) > 50
+    assert found.findings.cause == "full"
+
+
 @pytest.mark.parametrize("is_same_id", [False, True])
 def test_requests_whose_lines_are_alike_count_each(tmp_path: Path, *, is_same_id: bool) -> None:
     """Of some quick requests in a second, a server without ids writes the same line; a prober has one id."""
