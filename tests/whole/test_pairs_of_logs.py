@@ -162,6 +162,18 @@ def test_ids_that_are_spelled_in_two_ways_are_the_same(tmp_path: Path) -> None:
     assert found.requests.joins[0][2].by_id == len(ids)
 
 
+@pytest.mark.parametrize("written", ['"{}"', "{}"])
+@pytest.mark.parametrize("between", [", ", ","])
+def test_of_a_list_of_ids_the_last_is_the_balancers(tmp_path: Path, written: str, between: str) -> None:
+    """A client has sent an id of its own, and gunicorn writes headers of the same name as one."""
+    ids = {request: UUID(int=number << 96 | number).hex for number, request in enumerate(serve())}
+    clients = {request: f"client-{number}{between}" * (number % 3 == 0) for number, request in enumerate(serve())}
+    found = of_pair(tmp_path, lambda r: f"{BALANCERS['nginx'](r)} id={ids[r]}",
+                    lambda r: f"{SERVERS['gunicorn'](r)} id={written.format(clients[r] + ids[r])}")  # fmt: skip
+    assert tells_the_truth(found)
+    assert found.requests.joins[0][2].by_id == len(ids)
+
+
 def test_lines_without_a_duration_are_counted_and_their_work_too(tmp_path: Path) -> None:
     """A request of which only the server says how long it took keeps a thread busy nevertheless."""
 
