@@ -115,6 +115,19 @@ def test_a_clock_is_found_although_a_log_has_whole_seconds(tmp_path: Path, serve
     assert found.requests.joins[0][2].clock.ahead_s == pytest.approx(ahead_s, abs=0.1)
 
 
+@pytest.mark.parametrize("wanders", [False, True])
+def test_a_clock_that_drifts_is_told_by_the_order_of_lines_without_ids(tmp_path: Path, *, wanders: bool) -> None:
+    first, last = serve()[0].sent, serve()[-1].sent
+
+    def line(request: Served) -> str:
+        passed = (request.ended - first) / (last - first)
+        return SERVERS["gunicorn, precise"](shifted(request, 0.2 * np.sin(7 * passed) if wanders else 0.4 * passed))
+
+    found = of_pair(tmp_path, BALANCERS["nginx"], line)
+    assert tells_the_truth(found)
+    assert "The times of s.log run unsteadily" in said_of(found)
+
+
 def test_each_line_of_several_balancers_and_hosts_is_of_one_request(tmp_path: Path) -> None:
     """Without ids, and with clocks that differ, lines of two logs are never joined with the same line."""
     here, there = ([each for each in serve() if (int(each.worker[4:]) % 2 == 0) is even] for even in (True, False))

@@ -127,7 +127,7 @@ def logs_of(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clock
         raise WrongUse(f"{gone[0].name}: there is no request in it.", hint=SETUP)
     every_s = np.concatenate([part.columns["ends_s"] for part in found.values()])
     middle_s = float(np.median(every_s)) if len(every_s) else 0.0
-    routes, workers, logs = Names(), Names(), []
+    routes, workers, logs = Names(), Names(), list[Log]()
     for name, files, says in zip(_names([*streams]), streams.values(), told, strict=True):
         files.sort(key=lambda file: found[file].columns["ends_s"].min(initial=np.inf))
         if not (clock := says or other):
