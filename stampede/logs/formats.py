@@ -272,7 +272,7 @@ _FIELD = re.compile(
 _NAMED = rf'(?: [A-Za-z_][\w.-]*[=:](?:{TEXT}|[^\s"]++))'
 _OTHER = rf'(?: (?:{TEXT}|\[[^\]\n]*\]|[^\sA-Za-z_"\[:,][^\s",]*+|(?!(?:{_UNIT})(?:\s|$))[A-Za-z_][^\s"=:,]*+(?=\s|$)))'
 _VALUE = rf'(?P<quote>"?)(?P<value>\d+(?:\.\d+)?(?:{_UNIT})?|-)(?P=quote)(?= (?!: |(?:{_UNIT})(?:\s|$))|$)'
-_LIST = re.compile(r"(?<=[\d-])(?:, ?| : )(?=[\d-])")
+_LIST = re.compile(r"(?<=[\d-])(?:, | : )(?=[\d-])")
 _PAIR = re.compile(rf"(?<!\S)(?P<key>[A-Za-z_@][\w.@-]*)=(?P<value>{TEXT}|'[^'\n]*'|\S*)")
 _EPOCH = re.compile(r"\d{9,10}(\.\d{1,20})?|(?P<ms>\d{13})|(?P<us>\d{16})|(?P<ns>\d{19})")
 _FRACTION = re.compile(r"(\d+/\w+/\d{4}:\d\d:\d\d:\d\d)\.(\d{1,6})")
@@ -289,7 +289,7 @@ _TEXTS = ("message", "MESSAGE", "@message", "msg", "log", "textPayload", "event"
 _WRAPPERS = ("jsonPayload.", "attributes.", "log_processed.", "fields.", "context.", "extra.", "data.", "record.")
 """Objects into which programs that collect logs put what another program logged."""
 _LTSV = re.compile(r"(?:^|\t)(?P<key>[A-Za-z][\w.-]*):(?P<value>[^\t\n]*)")
-_COMMA = re.compile(r"(?<![\d.,:])(\d+),(\d{3})(?![\d.,])")
+_COMMA = re.compile(r"(?<![\d.,:])(\d+),(\d+)(?![\d.]|,\d)")
 """A decimal number as some places write it. nginx writes a space into a list."""
 _BOTH = re.compile(r"(?<!\S)\**(\d{1,15})/(\d{1,15})\**(?!\S)")
 _APART = re.compile(rf"(?<=\d) (?=(?:{_UNIT})(?:\s|$))")
@@ -392,7 +392,8 @@ def parse_value(text: str) -> Value | None:  # each way to write a number return
     head, _, tail = text.partition(".")
     if head.isdecimal() and (tail.isdecimal() or head == text):
         return Value(float(text), "", len(tail))
-    parts = [part.strip() for part in re.split(r",| : ", text)]
+    text = _COMMA.sub(r"\1.\2", text)
+    parts = [part.strip() for part in re.split(r"[,;]| : ", text)]
     if len(parts) > 1:
         values = [parse_value(part) for part in parts if part != "-"]
         if not values or None in values:
@@ -511,13 +512,12 @@ def _worker_in(named: dict[str, str], fields: list[str]) -> str | None:
 def _fields(rest: str) -> tuple[dict[str, str], list[str]]:
     """Return the fields after the head: those with a name, and all others in their order, without their quotes.
 
-    They have a point in decimal numbers, and not Apache's %T in its usual %T/%D.
+    They do not have Apache's %T in its usual %T/%D, and have semicolons in lists.
     """
     named: dict[str, str] = {}
     others: list[str] = []
-    rest = _BOTH.sub(lambda both: f"{both[2]}us" if int(both[2]) // 1_000_000 == int(both[1]) else both[0],
-                     _COMMA.sub(r"\1.\2", rest))  # fmt: skip
-    for found in _FIELD.finditer(_APART.sub("", _LIST.sub(",", rest))):
+    rest = _BOTH.sub(lambda both: f"{both[2]}us" if int(both[2]) // 1_000_000 == int(both[1]) else both[0], rest)
+    for found in _FIELD.finditer(_APART.sub("", _LIST.sub(";", rest))):
         if found["name"]:
             named.setdefault(found["name"], found["value"].strip('"').rstrip(",;"))
         else:

@@ -33,10 +33,13 @@ _ARRIVED = re.compile(
 _CREATED = re.compile(r"(?<=[\d-] )(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)(?= \")")
 """When an AWS load balancer got a request; its durations lack requests that it gave up on."""
 _UPSTREAM = (
-    r"""(?<![\w.-])(?:urt|upstream_response_time)["']?[=:]\s?"?(?=[\d-])([\d.]+(?:(?:, | : )(?:[\d.]+|-))*)""",
-    r"\] \[[^\]\n]*\] [\w.:, -]+ [\d, -]+ (\d+\.\d+(?:, \d+\.\d+)*) \d{3}\b",  # ingress-nginx
+    r"""(?<![\w.-])(?:urt|upstream_response_time)["']?[=:]\s?"?(?:(?:\d++(?:[.,]\d++)?+|-)(?:, | : ))*"""
+    r"""(\d++(?:[.,]\d++)?+)(?!(?:, | : )[\d-])""",
+    r"\] \[[^\]\n]*\] [\w.:, -]+ [\d, -]+ (?:\d+\.\d+, )*(\d+\.\d+) \d{3}\b",  # ingress-nginx
 )
-"""How long the server took as nginx saw it, in seconds. $request_time has the time of a slow client, too."""
+"""How long the server took as nginx saw it, in seconds: of several servers the last, which answered.
+
+$request_time has the time of a slow client, too."""
 _ORIGINS = (
     r"^(\S+?) +\| ",  # docker compose
     r"^\[(pod/[^\]\s]+)\] ",  # kubectl logs --prefix
@@ -116,8 +119,9 @@ def find_identity(texts: Sequence[str], ends_s: Sequence[float]) -> Identity:
     workers = _after(worker, r'(?:[^\s",]+, )*[^\s",>]+') if worker else None
     if not worker and _are_usual(_OF_LOGGER, texts):
         workers = _OF_LOGGER
+    other = r'[^",]*, ?' if (name or "").endswith('"') else r"[\w.:+=-]+, ?(?=[\w-]{16,}(?![\w.:+=-]))"
     return Identity(
-        _after(name, r"[\w.:+=-]+") if name else bare, moment, workers, arrived,
+        _after(name, r"[\w.:+=-]+", other) if name else bare, moment, workers, arrived,
         next((pattern for pattern in map(re.compile, _ORIGINS) if _are_several(pattern, texts)), None),
         next((pattern for pattern in map(re.compile, _UPSTREAM) if _are_usual(pattern, texts)), None),
     )  # fmt: skip
@@ -146,6 +150,9 @@ def _usual(pattern: re.Pattern[str], texts: Sequence[str]) -> str | None:
     return text if count and count >= _FEW * len(texts) else None
 
 
-def _after(name: str, value: str) -> re.Pattern[str]:
-    """Return a pattern of a value after its name. It begins with the name, because a text is found faster."""
-    return re.compile(rf"{re.escape(name)}(?<![\w.-]{re.escape(name)})({value})")
+def _after(name: str, value: str, other: str = r"(?!)") -> re.Pattern[str]:
+    """Return a pattern of a value after its name, and after others in a list: a balancer adds its own as the last.
+
+    It begins with the name, because a text is found faster.
+    """
+    return re.compile(rf"{re.escape(name)}(?<![\w.-]{re.escape(name)})(?:{other})*({value})")

@@ -148,9 +148,10 @@ a unit | - | latency_human=…
 def written(template: str) -> list[str]:
     """Return a line for each of TOOK_S."""
     return [
-        template.format(n=n, s=f"{took_s:.3f}", ms=f"{1000 * took_s:.0f}", ns=f"{1e9 * took_s:.0f}")
+        template.format(n=n, s=f"{took_s:.3f}", s_comma=f"{took_s:.3f}".replace(".", ","), ms=f"{1000 * took_s:.0f}",
+                        ns=f"{1e9 * took_s:.0f}")
         for n, took_s in enumerate(TOOK_S)
-    ]
+    ]  # fmt: skip
 
 
 def test_decimals_of_which_nothing_says_the_unit_are_named(tmp_path: Path) -> None:
@@ -215,6 +216,9 @@ NAMED = [
     "rt={s} uct=0.000 urt=-",
     'urt="0.000, {s}"',
     "urt=0.000, {s} request_length=334",
+    "rt={s_comma}",
+    "rt={s_comma}000 475",
+    "urt=0,000, {s_comma}",
     "rt=0.000 urt={s}",
     "request_time=0.000 duration_ms={ms}",
     "elapsed=0s {s}",

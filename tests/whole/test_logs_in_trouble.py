@@ -126,6 +126,17 @@ def test_the_time_of_a_slow_client_is_no_wait(
         assert "clients that send slowly" in " ".join(answer(diagnosis(tmp_path, requests)))
 
 
+@pytest.mark.parametrize("before", ["2.000, ", "2.000 : ", "-, ", "2,000, "])
+def test_the_time_of_a_server_that_did_not_answer_is_no_wait_for_the_one_that_did(tmp_path: Path, before: str) -> None:
+    requests = [slow_to_send(each, 2) if each.path == "/files" else each for each in quiet("/files")]
+    nginx, gunicorn = write(tmp_path, requests, upstream=True)
+    lines = [line.replace("urt=", f"urt={before}" if "/files" in line else "urt=") for line in nginx.open()]
+    nginx.write_text("".join(lines))
+    found = diagnosed([nginx], [gunicorn])
+
+    assert (found.findings.cause, found.findings.waited.likely) == ("", 0)
+
+
 def test_slow_clients_without_ids_are_joined_by_their_starts(tmp_path: Path) -> None:
     """Quick requests end at the moments at which slow clients are done, which is chance."""
     random = Random(3)
@@ -153,6 +164,21 @@ def test_a_server_takes_up_later_in_their_order_what_the_balancer_left_in_a_queu
     route = found.logs.routes.names.index("GET /report")
     found_s = found.requests.waited_s[found.requests.route == route]
     assert np.mean(found_s) == pytest.approx(np.mean(waited_s), rel=0.02)
+
+
+def test_what_a_balancer_turned_away_after_a_queue_has_no_line_of_a_server(tmp_path: Path) -> None:
+    """Without ids: each burst of requests is longer than the queue of two workers, in which HAProxy lets them wait."""
+    requests = []
+    for at in range(0, 160, 4):
+        for n in range(12):
+            sent, began = at + n / 100, at + 0.28 * (n // 2) + 0.02
+            is_late = began > sent + 1
+            requests.append(Request(f"/{n % 3}", sent, began, began + 0.28, sent + 1 if is_late else began + 0.281,
+                                    n % 2, 503 if is_late else 200, 0 if is_late else 200))  # fmt: skip
+    found = diagnosis(tmp_path, requests, ids=False, precise=(True, False))
+
+    assert sum(each.requests for each in found.requests.refused) == sum(each.status == 503 for each in requests) > 50
+    assert found.findings.cause == "full"
 
 
 @pytest.mark.parametrize("is_same_id", [False, True])

@@ -108,10 +108,24 @@ def test_the_logs_of_each_balancer_and_each_server_tell_who_waited(tmp_path: Pat
 
 
 @pytest.mark.parametrize("ahead_s", [7.3, -40.6, 9 * 3600 + 0.5])
-def test_a_clock_is_found_although_a_log_has_whole_seconds(tmp_path: Path, ahead_s: float) -> None:
-    found = of_pair(tmp_path, BALANCERS["nginx"], SERVERS["gunicorn"], ahead_s)
+@pytest.mark.parametrize("server", ["gunicorn", "uWSGI, whole seconds of the start"])
+def test_a_clock_is_found_although_a_log_has_whole_seconds(tmp_path: Path, server: str, ahead_s: float) -> None:
+    found = of_pair(tmp_path, BALANCERS["nginx"], SERVERS[server], ahead_s)
     assert tells_the_truth(found)
     assert found.requests.joins[0][2].clock.ahead_s == pytest.approx(ahead_s, abs=0.1)
+
+
+@pytest.mark.parametrize("wanders", [False, True])
+def test_a_clock_that_drifts_is_told_by_the_order_of_lines_without_ids(tmp_path: Path, *, wanders: bool) -> None:
+    first, last = serve()[0].sent, serve()[-1].sent
+
+    def line(request: Served) -> str:
+        passed = (request.ended - first) / (last - first)
+        return SERVERS["gunicorn, precise"](shifted(request, 0.2 * np.sin(7 * passed) if wanders else 0.4 * passed))
+
+    found = of_pair(tmp_path, BALANCERS["nginx"], line)
+    assert tells_the_truth(found)
+    assert "The times of s.log run unsteadily" in said_of(found)
 
 
 def test_each_line_of_several_balancers_and_hosts_is_of_one_request(tmp_path: Path) -> None:
@@ -157,6 +171,18 @@ def test_ids_that_are_spelled_in_two_ways_are_the_same(tmp_path: Path) -> None:
     ids = {request: str(UUID(int=number << 96 | number)) for number, request in enumerate(serve())}
     found = of_pair(tmp_path, lambda r: f"{BALANCERS['nginx'](r)} id={ids[r].replace('-', '')}",
                     lambda r: f"{SERVERS['gunicorn'](r)} id={ids[r].upper()}")  # fmt: skip
+    assert tells_the_truth(found)
+    assert found.requests.joins[0][2].by_id == len(ids)
+
+
+@pytest.mark.parametrize("written", ['"{}"', "{}"])
+@pytest.mark.parametrize("between", [", ", ","])
+def test_of_a_list_of_ids_the_last_is_the_balancers(tmp_path: Path, written: str, between: str) -> None:
+    """A client has sent an id of its own, and gunicorn writes headers of the same name as one."""
+    ids = {request: UUID(int=number << 96 | number).hex for number, request in enumerate(serve())}
+    clients = {request: f"client-{number}{between}" * (number % 3 == 0) for number, request in enumerate(serve())}
+    found = of_pair(tmp_path, lambda r: f"{BALANCERS['nginx'](r)} id={ids[r]}",
+                    lambda r: f"{SERVERS['gunicorn'](r)} id={written.format(clients[r] + ids[r])}")  # fmt: skip
     assert tells_the_truth(found)
     assert found.requests.joins[0][2].by_id == len(ids)
 
@@ -218,3 +244,23 @@ def test_a_balancer_that_changes_paths_is_named_among_the_reasons(tmp_path: Path
     with pytest.raises(WrongUse, match="Hardly any line") as refused:
         of_pair(tmp_path, lambda r: BALANCERS["nginx"](r._replace(request_class="api")), SERVERS["gunicorn"])
     assert "changes paths" in " ".join((refused.value.hint or "").split())
+
+
+@pytest.mark.parametrize("empty", ["b.log.1", "s.log.2.gz", "other-host.log"])
+def test_an_empty_file_beside_others_is_named(tmp_path: Path, empty: str) -> None:
+    balancer = write(tmp_path / "b.log", serve(), BALANCERS["nginx"])
+    server = write(tmp_path / "s.log", serve(), SERVERS["gunicorn"])
+    (nothing := tmp_path / empty).write_bytes(b"")
+    found = diagnosed([balancer], [server, nothing])
+
+    assert tells_the_truth(found)
+    assert f"The file {empty} is empty." in said_of(found)
+
+
+@pytest.mark.parametrize("empty", ["b.log", "s.log"])
+def test_an_empty_log_that_is_the_only_one_of_its_kind_is_refused(tmp_path: Path, empty: str) -> None:
+    balancer = write(tmp_path / "b.log", serve(), BALANCERS["nginx"])
+    server = write(tmp_path / "s.log", serve(), SERVERS["gunicorn"])
+    (tmp_path / empty).write_bytes(b"")
+    with pytest.raises(WrongUse, match=f"{empty}: there is no request in it"):
+        diagnosed([balancer], [server])

@@ -181,14 +181,15 @@ def _likeness(ours: Lines, other: int, its: Lines, line: int, limits: Limits) ->
     """Return how likely two lines are the same request, from about 0 to 1; minus infinity: the times forbid it.
 
     Most requests wait hardly at all, and most ends are noted at once. Both weigh by their logarithms. A balancer that
-    gave up (499, 502, 503, 504) has another status than the server; 0 is a log that tells none.
+    gave up (499, 502, 504) has another status than the server; one that says 503 asked no server. 0 is a log that tells
+    none.
     """
     waited = ours.took[other] - its.took[line]
     end, slack = its.ends[line] - limits.ahead, limits.uncertain + limits.its_tick
     status = ours.status[other]
     if waited < -PRECISION_S or ours.ends[other] - ours.took[other] > end + slack - its.took[line] + PRECISION_S:
         return -np.inf
-    if its.status[line] and status not in (its.status[line], 0, 499, 502, 503, 504):
+    if its.status[line] and status not in (its.status[line], 0, 499, 502, 504):
         return -np.inf
     late = max(0.0, abs(ours.ends[other] - end) - slack - limits.tick)
     cost = 0.0 if np.isnan(waited) else float(np.log1p(max(0.0, waited) / ALIKE_S))

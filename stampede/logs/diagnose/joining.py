@@ -14,7 +14,7 @@ import numpy as np
 
 from stampede.logs.columns import COLUMNS, Flags, Integers
 from stampede.logs.diagnose.aligning import ALIKE_S, PRECISION_S, Limits, Lines, Pairs, align, join_rest
-from stampede.logs.diagnose.logs import COARSE_S, Log, tick_of
+from stampede.logs.diagnose.logs import COARSE_S, Log
 
 LEFT = (499, 504)
 """The statuses of a balancer that left before the server answered: its client left, or its time limit was reached."""
@@ -23,6 +23,8 @@ SOON_S = 0.25
 """A balancer usually notes the end of a request so soon after the server does; later if its client is slow."""
 MISSING = 0.01
 """If a larger share of the lines has no line in the other log, some pairs may be of two requests."""
+DRIFT_S = 0.5
+"""So far from its mean, a clock is found that drifts during logs without ids."""
 BINS = (1 << 22) - 2
 """The patterns of two logs are compared among so many moments at most."""
 
@@ -56,7 +58,8 @@ def join_all(balancers: Sequence[Log], servers: Sequence[Log]) -> list[tuple[Log
     if len(balancers) == len(servers) == 1:
         same = _same_ids(balancers[0].id, servers[0].id)
         server = _steady(balancers[0], servers[0], same)
-        return [(balancers[0], server, join(balancers[0], server, same if server is servers[0] else None))]
+        joined = join(balancers[0], server, same if server is servers[0] else None)
+        return [(balancers[0], *(_joined_by_order(balancers[0], server, joined) or (server, joined)))]
     servers = [_steady(balancers[0], server, _same_ids(balancers[0].id, server.id)) for server in servers]
     its_ahead_s = [_first_clock(balancers[0], server).ahead_s for server in servers]
     our_ahead_s = [its_ahead_s[0] - _first_clock(each, servers[0]).ahead_s for each in balancers]
@@ -120,6 +123,28 @@ def _steady(balancer: Log, server: Log, same: Places) -> Log:
     tick_s = max(balancer.tick_s, server.tick_s)
     says = f"The times of {server.file} run unsteadily, and count by the balancer's clock, as ids tell it."
     return server.by_ends(server.ends_s - of_line_s, tick_s=tick_s, notes=(*server.notes, says))
+
+
+def _joined_by_order(balancer: Log, server: Log, joined: Joined) -> tuple[Log, Joined] | None:
+    """Return the log of a server whose clock drifts, by the balancer's clock, and what is joined then.
+
+    Without ids, the order of lines tells it. None: nearly all lines are joined already, or are not joined then, either.
+    """
+    enough = (1 - 2 * MISSING) * len(server)
+    if joined.by_id or len(joined.server) >= enough or max(balancer.tick_s, server.tick_s) >= COARSE_S:
+        return None
+    found = np.full(len(server), -1)
+    _match(balancer, server, ClockDifference(joined.clock.ahead_s, DRIFT_S), SOON_S, found, by_id=False)
+    its = np.flatnonzero(found >= 0)
+    if len(its) < 100:
+        return None
+    lines, late_s = (each[: len(its) // 50 * 50].reshape(-1, 50)
+                     for each in (its, server.ends_s[its] - balancer.ends_s[found[its]]))  # fmt: skip
+    ahead_s = np.interp(np.arange(len(server)), lines.mean(axis=1), np.median(late_s, axis=1))
+    says = f"The times of {server.file} run unsteadily, and count by the balancer's clock, as the order of lines says."
+    steady = server.by_ends(server.ends_s - ahead_s, notes=(*server.notes, says))
+    again = join(balancer, steady)
+    return (steady, again) if len(again.server) >= enough else None
 
 
 def _merged(logs: Sequence[Log], ahead_s: Sequence[float]) -> tuple[Log, Integers, Integers]:
@@ -250,7 +275,7 @@ def _rough_clock(balancer: Log, server: Log) -> ClockDifference:
 
     Each path has a weight by chance, so that only the same requests add up when one log is shifted against the other.
     """
-    ticks_s = [tick_s if (tick_s := tick_of(log.ends_s)) >= COARSE_S else 0.0 for log in (balancer, server)]
+    ticks_s = [log.tick_s if log.tick_s >= COARSE_S else 0.0 for log in (balancer, server)]
     first = min(balancer.ends_s[0], server.ends_s[0])
     lasts_s = max(balancer.ends_s[-1], server.ends_s[-1]) - first + max(ticks_s)
     bin_s = max(0.05, lasts_s / BINS)

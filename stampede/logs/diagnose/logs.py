@@ -113,6 +113,9 @@ def logs_of(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clock
     for path in paths:
         streams.setdefault(_ROTATED.sub(lambda found: found["end"] or "", str(path)), []).append(path)
     found = read_files([path for files in streams.values() for path in files], formats, unit, _refused, identify=True)
+    empty = [path for path, part in found.items() if not part.source.format]
+    gone = [files[0] for files in streams.values() if {*files} <= {*empty}]
+    streams = {name: kept for name, files in streams.items() if (kept := [path for path in files if path not in empty])}
     for stream in [stream for stream, files in streams.items() if _overlap([found[file] for file in files])]:
         streams |= {str(file): [file] for file in streams.pop(stream)}
     told: list[Clock | None] = []
@@ -120,15 +123,19 @@ def logs_of(paths: Sequence[Path], formats: Formats, clocks: Mapping[Path, Clock
         said = [*map(clocks.get, files), *(found[file].source.clock for file in files)]
         told.append(next(filter(None, said), None))
     other: Clock | None = "server" if {*told} == {"balancer", None} else None
+    if gone and len({each or other for each in told}) < 2:  # else others of both kinds are there
+        raise WrongUse(f"{gone[0].name}: there is no request in it.", hint=SETUP)
     every_s = np.concatenate([part.columns["ends_s"] for part in found.values()])
     middle_s = float(np.median(every_s)) if len(every_s) else 0.0
-    routes, workers, logs = Names(), Names(), []
+    routes, workers, logs = Names(), Names(), list[Log]()
     for name, files, says in zip(_names([*streams]), streams.values(), told, strict=True):
         files.sort(key=lambda file: found[file].columns["ends_s"].min(initial=np.inf))
         if not (clock := says or other):
             problem = f"{name}: nothing says whether this is the log of a balancer or of a server."
             raise WrongUse(problem, hint=f"--balancer {files[0]}, or --server {files[0]}")
         log = _log(name, clock, [found[file] for file in files], routes, workers)
+        if not logs:
+            log = replace(log, notes=(*(f"The file {path.name} is empty." for path in empty), *log.notes))
         near = np.abs(log.ends_s - middle_s) <= NEAR_S
         if not near.any():
             problem = f"All lines of {log.file} are more than 45 days from those of the other logs."
@@ -155,9 +162,8 @@ def _names(streams: Sequence[str]) -> list[str]:
     return next(names for names in ends[not of_one_folder :] if len({*names}) == len(names))
 
 
-def _refused(file: str, source: DurationSource) -> WrongUse:
-    missing = "no field is known to be a duration" if source.format else "there is no request in it"
-    return WrongUse(f"{file}: {missing}.", hint=SETUP)
+def _refused(file: str, source: DurationSource) -> WrongUse | None:
+    return WrongUse(f"{file}: no field is known to be a duration.", hint=SETUP) if source.format else None
 
 
 def _overlap(files: Sequence[LogFile]) -> bool:
