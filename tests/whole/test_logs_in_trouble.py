@@ -468,3 +468,28 @@ def test_the_clock_of_a_second_balancer_is_told_by_the_server_that_tells_it_best
 
     ahead_s = {(ours.file, its.file): joined.clock.ahead_s for ours, its, joined in found.requests.joins}
     assert ahead_s["second-0.log", "first-1.log"] == pytest.approx(ahead_s["first-0.log", "first-1.log"], abs=0.02)
+
+
+def one_queue(sent: Sequence[float], work_s: float, threads_at: Callable[[float], Sequence[int]]) -> list[Request]:
+    """Return requests that the workers of free threads take in order; workers differ by time, each with a thread."""
+    free, requests = dict[int, float](), []
+    for number, at in enumerate(sent):
+        thread = min(threads_at(at), key=lambda each: (max(free.get(each, 0.0), at), (each + number) % 2))
+        began = max(free.get(thread, 0.0), at)
+        free[thread] = began + work_s
+        requests.append(Request("/a", at, began + 0.001, began + work_s, began + work_s + 0.001, thread))
+    return requests
+
+
+@pytest.mark.parametrize("is_added", [True, False])
+def test_a_worker_before_its_first_request_or_after_its_last_may_not_be_there(
+    tmp_path: Path, *, is_added: bool
+) -> None:
+    """Half of the time, a single worker serves pairs of requests, of which the second waits; then there are two."""
+    sent = [2 * n + late for n in range(100) for late in (0, 0.1)]
+    found = diagnosis(tmp_path, one_queue(sent, 0.5, lambda at: [0, 1] if (at > 100) is is_added else [0]))
+
+    assert found.findings.waited.likely == pytest.approx(0.25, abs=0.01)
+    assert found.findings.avoidably == pytest.approx((0, 0, 0.25), abs=0.01)
+    assert next(answer(found)).startswith("Nobody can tell the cause: ")
+    assert "whether a worker was there" in " ".join(answer(found))

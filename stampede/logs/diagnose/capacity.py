@@ -8,7 +8,7 @@ import numpy as np
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import FROM_S, NEVER, Segments, at_least, time_in
 from stampede.logs.columns import Bounds, Floats, Integers
-from stampede.logs.diagnose.requests import Requests
+from stampede.logs.diagnose.requests import LONG_S, Requests
 from stampede.records.words import plural
 
 _WINDOW = 20  # if times are coarse, the requests at work are counted as means of windows of so many ticks
@@ -20,8 +20,9 @@ class Capacity:
 
     ``place`` says for each request which of the workers served it; -1: unknown. A worker that was started in the place
     of another worker has its place. ``restarts`` is how often that happened, and ``away`` when such a place had no
-    worker, once for each of its threads, or a thread was held by a request that ended with its worker. ``full`` is when
-    all threads were at work or away (surely, likely, and perhaps), and ``unsure_s`` for how much of each wait nobody
+    worker, once for each of its threads, or a thread was held by a request that ended with its worker. ``perhaps_away``
+    is, in the same way, when a place had no worker yet, or no longer, or a thread did not answer. ``full`` is when all
+    threads were at work or away (surely, likely, and perhaps), and ``unsure_s`` for how much of each wait nobody
     knows it if times are coarse. ``seen`` is how many workers are in the logs at once; 0:
     the logs name none. ``at_least``: there may be more threads, because no waits tell their number. ``doubts`` say
     where the logs contradict the user, in sentences.
@@ -33,6 +34,7 @@ class Capacity:
     place: Integers
     restarts: int
     away: Segments
+    perhaps_away: Segments
     full: Bounds[Segments]
     unsure_s: float = 0.0
     seen: int = 0
@@ -93,15 +95,17 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - 0.35, [False]])))
         full = at_least(1, middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s)
     within = Bounds.exactly(full)
-    if not is_coarse and (requests.are_blurred or len(unknown)):
+    perhaps_away = np.repeat(_absent(requests, parts), threads, axis=0) if seen else NEVER
+    if not is_coarse and (requests.are_blurred or len(unknown) or len(perhaps_away)):
         # nobody knows which workers went on while one ended with a request
         all_away = np.repeat(at_least(1, *unknown.T), workers * threads, axis=0)
         short, _, long = requests.at_work
-        least = at_least(workers * threads, *busy_times(short, away))
-        within = Bounds(least, full, at_least(workers * threads, *busy_times(long, away, all_away)))
+        within = Bounds(*(at_least(workers * threads, *busy_times(*each)) for each in (
+            (short, away), (requests, away, perhaps_away), (long, away, perhaps_away, all_away))))  # fmt: skip
     is_at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
     unsure_s = 2 * requests.tick_s if seen and is_coarse else unsure_s
-    return Capacity(workers, threads, found, place, restarts, away, within, unsure_s, seen, is_at_least, doubts)
+    return Capacity(workers, threads, found, place, restarts, away, perhaps_away, within, unsure_s, seen, is_at_least,
+                    doubts)  # fmt: skip
 
 
 def busy_times(requests: Requests, *away: Segments) -> tuple[Floats, Floats]:
@@ -139,6 +143,18 @@ def places_of(requests: Requests) -> tuple[Integers, Segments]:
         of[worker] = at
     place[known] = of[requests.worker[known]]
     return place, np.array(away or NEVER)
+
+
+def _absent(requests: Requests, of_workers: Sequence[Integers]) -> Segments:
+    """Return when each worker had no request yet, or no more, if that is long compared with all of its pauses."""
+    absent, last_s = [], float(requests.ended_s.max())
+    for mine in of_workers:
+        if len(mine):
+            began_s, ended_s = requests.began_s[mine], np.maximum.accumulate(requests.ended_s[mine])
+            pause_s = float((began_s[1:] - ended_s[:-1]).max(initial=0.0))
+            absent += [times for times in ([0.0, float(began_s.min())], [float(ended_s[-1]), last_s])
+                       if times[1] - times[0] > 2 * pause_s + LONG_S]  # fmt: skip
+    return np.array(absent or NEVER)
 
 
 def _threads(requests: Requests, of_workers: Sequence[Integers], most: int) -> int:

@@ -245,14 +245,16 @@ def _avoidable(requests: Requests, capacity: Capacity, full: Bounds[Floats]) -> 
     if not requests.is_coarse and capacity.full.high is capacity.full.likely:
         return Bounds.exactly(beside_s)
     sure_s = np.minimum(beside_s, np.maximum(waits.likely - full.high, 0))
+    outside_s = np.maximum(waits.likely - full.likely, 0)
+    likely_s = np.minimum(beside_s, outside_s) if len(capacity.perhaps_away) else beside_s
     if not requests.are_blurred:
-        return Bounds(sure_s, sure_s if requests.is_coarse else beside_s, beside_s)
+        return Bounds(sure_s, sure_s if requests.is_coarse else likely_s, beside_s)
     short, _, long = requests.at_work
     (short_s, short_own_s), (long_s, long_own_s) = in_line(short), in_line(long)
     least_s, most_s = short_own_s - (long_own_s - long_s), long_own_s - (short_own_s - short_s)
     later_s = np.maximum(requests.less_s, requests.more_s) + requests.more_s  # than those of the longest requests began
     most_s = np.minimum(most_s + later_s, waits.high)
-    return Bounds(np.clip(least_s, 0, sure_s), beside_s, np.maximum(most_s, beside_s))
+    return Bounds(np.clip(least_s, 0, sure_s), likely_s, np.maximum(most_s, beside_s))
 
 
 def _overtaken(requests: Requests, capacity: Capacity) -> float:

@@ -172,6 +172,8 @@ def answer(found: Diagnosis) -> Iterator[str]:
             minute = datetime.fromtimestamp(requests.first + findings.bad_minute[0], UTC)
             alone = f", {percent(findings.bad_minute[1])} of those in the minute from {minute:%H:%M:%S} on,"
         waited, verdict = percent(findings.waited.likely), _symptom(findings).verdict
+        if findings.cause == "missing" and not findings.ranges:
+            verdict = "Nobody can tell the cause"
         if findings.is_doubtful and findings.cause != "missing":
             waited, alone = range_in_words(findings.waited, percent), ""
             if findings.cause == "coarse" and findings.waited.low <= NOTICED:
@@ -179,7 +181,7 @@ def answer(found: Diagnosis) -> Iterator[str]:
         yield (f"{verdict}: {waited} of the requests{alone} waited for a worker for more than "
                f"50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
                f"{percent(findings.queueing)} of all latency is queueing delay.")  # fmt: skip
-        yield from _cause(capacity, findings)
+        yield from _cause(requests, capacity, findings)
         if not comes_first:
             yield from _not_answered(found)
     yield from _told(found)
@@ -286,7 +288,7 @@ def _wait(within: Bounds[float]) -> str:
     return f"{within.low / of_unit:.{digits}f}-{within.high / of_unit:.{digits}f} {unit}"
 
 
-def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
+def _cause(requests: Requests, capacity: Capacity, findings: Findings) -> Iterator[str]:
     symptom = _symptom(findings)
     if findings.cause == "idle":
         one = "" if capacity.seen else ", or one of several workers that was stopped"
@@ -308,7 +310,10 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
                   (findings.avoidable, findings.full, findings.idle)]  # fmt: skip
         yield (f"A thread was free elsewhere for {within[0]} of the delay, all threads were at work for {within[1]}, "
                f"and no request was at work for {within[2]}.")  # fmt: skip
-        if not findings.ranges:
+        if len(capacity.perhaps_away):
+            yield ("Nobody knows whether a worker was there before its first request and after its last one; if it "
+                   "was, it had a free thread.")  # fmt: skip
+        if not findings.ranges and len(requests.held):
             yield ("While a worker ended with its request, nobody knows which others went on. The server's log would "
                    "tell, if it named the processes: stampede diagnose --setup.")  # fmt: skip
     elif findings.cause == "coarse":
