@@ -493,3 +493,18 @@ def test_a_worker_before_its_first_request_or_after_its_last_may_not_be_there(
     assert found.findings.avoidably == pytest.approx((0, 0, 0.25), abs=0.01)
     assert next(answer(found)).startswith("Nobody can tell the cause: ")
     assert "whether a worker was there" in " ".join(answer(found))
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("status", [499, 504])
+def test_what_the_balancer_gave_up_without_a_line_of_the_server_may_have_held_a_thread(
+    tmp_path: Path, status: int, *, named: bool
+) -> None:
+    """One of two threads hangs, again and again for a minute, and the second of each pair of requests waits."""
+    sent = [2 * n + late for n in range(200) for late in (0, 0.1)]
+    served = one_queue(sent, 0.5, lambda at: [1] if at % 100 > 20 else [0, 1])
+    hung = [Request("/a", at, at, at + 79, at + 79, 0, status, 0) for at in (20.05, 120.05, 220.05, 320.05)]
+    findings = diagnosis(tmp_path, [*served, *hung], named=named).findings
+
+    assert findings.avoidably.low == pytest.approx(0, abs=0.01)
+    assert findings.cause != "avoidable"

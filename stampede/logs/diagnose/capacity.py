@@ -95,7 +95,8 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - 0.35, [False]])))
         full = at_least(1, middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s)
     within = Bounds.exactly(full)
-    perhaps_away = np.repeat(_absent(requests, parts), threads, axis=0) if seen else NEVER
+    absent = np.repeat(_absent(requests, parts), threads, axis=0) if seen else NEVER
+    perhaps_away = np.concatenate([absent, requests.hung])
     if not is_coarse and (requests.are_blurred or len(unknown) or len(perhaps_away)):
         # nobody knows which workers went on while one ended with a request
         all_away = np.repeat(at_least(1, *unknown.T), workers * threads, axis=0)

@@ -160,7 +160,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
     away = at_least(2, *np.concatenate([at_least(1, *capacity.away.T), capacity.full.likely]).T)
     idle_s = np.zeros(len(requests))
     if not requests.is_coarse:
-        at_work = at_least(1, *busy_times(requests, capacity.full.likely, requests.held))
+        at_work = at_least(1, *busy_times(requests, capacity.full.likely, requests.held, requests.hung))
         idle_s = np.maximum(waited_s - time_in(at_work, sent_s, began_s), 0)
     unsure_s = capacity.unsure_s if capacity.are_several else 0.0  # coarse times tell less of one request than of all
     more_s = requests.more_s * capacity.are_several

@@ -310,9 +310,12 @@ def _cause(requests: Requests, capacity: Capacity, findings: Findings) -> Iterat
                   (findings.avoidable, findings.full, findings.idle)]  # fmt: skip
         yield (f"A thread was free elsewhere for {within[0]} of the delay, all threads were at work for {within[1]}, "
                f"and no request was at work for {within[2]}.")  # fmt: skip
-        if len(capacity.perhaps_away):
+        if len(capacity.perhaps_away) > len(requests.hung):
             yield ("Nobody knows whether a worker was there before its first request and after its last one; if it "
                    "was, it had a free thread.")  # fmt: skip
+        if len(requests.hung):
+            yield ("Nobody knows whether the requests without a server's line held threads until the balancer or its "
+                   "client had left them, and for how much longer.")  # fmt: skip
         if not findings.ranges and len(requests.held):
             yield ("While a worker ended with its request, nobody knows which others went on. The server's log would "
                    "tell, if it named the processes: stampede diagnose --setup.")  # fmt: skip
