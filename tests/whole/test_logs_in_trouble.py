@@ -508,3 +508,22 @@ def test_what_the_balancer_gave_up_without_a_line_of_the_server_may_have_held_a_
 
     assert findings.avoidably.low == pytest.approx(0, abs=0.01)
     assert findings.cause != "avoidable"
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_without_the_log_of_a_host_nobody_can_tell_who_waited_there(tmp_path: Path, hosts: int) -> None:
+    nginx, gunicorn = write(tmp_path, quiet("/items"))
+    lines = gunicorn.read_text().splitlines(keepends=True)
+    gunicorn.write_text("".join(line for line in lines if int(line.partition(" <")[2][0]) < hosts))
+    found = diagnosed([nginx], [gunicorn])
+
+    assert found.findings.cause == "missing"
+    assert found.findings.avoidably.high > 0.4
+    assert next(answer(found)).startswith("Nobody can tell the cause, because lines are missing")
+
+
+def test_hardly_any_request_waited_is_said_of_those_with_all_their_lines(tmp_path: Path) -> None:
+    nginx, gunicorn = write(tmp_path, quiet("/items"))
+    gunicorn.write_text("".join(line for n, line in enumerate(gunicorn.open()) if n % 10))
+
+    assert next(answer(diagnosed([nginx], [gunicorn]))).startswith("Hardly any request that has all its lines waited")

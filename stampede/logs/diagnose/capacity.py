@@ -51,6 +51,11 @@ class Capacity:
         """Whether a thread may be free elsewhere: with one worker, the request's own worker has all threads."""
         return self.total > 1 and (self.workers > 1 or (not self.seen and "workers" in self.found))
 
+    @property
+    def may_be_more(self) -> bool:
+        """Whether there may be more workers and threads than were found: no log names them, and no waits tell it."""
+        return self.at_least and not self.seen and "workers" in self.found
+
 
 def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capacity:
     """Return how many workers and threads served requests. ``workers`` and ``threads`` are what the user says; 0: find.

@@ -19,6 +19,8 @@ NOTICED = 0.01
 """If at most this share of the requests waited for more than 50 ms, no request waits noticeably."""
 ENOUGH = 10
 """So many requests that waited matter, however few they are among all."""
+MOSTLY = 0.25
+"""If so many requests miss a line, those may be unlike the others."""
 PERIODS = 60
 _MINUTE_S = 60
 
@@ -103,7 +105,8 @@ class Findings:
         elif self.ranges:
             low, _, high = self.ranges.usually
         if low <= NOTICED:
-            return "" if high <= NOTICED else open_
+            are_alike = not self.ranges or self.ranges.missing < MOSTLY  # else, the log of a host may be missing
+            return "" if high <= NOTICED and are_alike else open_
         causes: dict[Cause, Bounds[float]] = {"idle": self.idle, "avoidable": self.avoidable, "full": self.full}
         for name, share in causes.items():
             if share.high >= 0.5:
@@ -224,11 +227,12 @@ def _avoidable(requests: Requests, capacity: Capacity, full: Bounds[Floats]) -> 
     thread. Otherwise, it is while fewer requests were at work than there are threads; with a single worker, no other
     worker has a free thread.
     """
+    waits, never_s = requests.waits_s, np.zeros(len(requests))
     if not capacity.are_several:
-        return Bounds.exactly(np.zeros(len(requests)))
-    waits = requests.waits_s
+        return Bounds(never_s, never_s, waits.high if capacity.may_be_more else never_s)
     if (capacity.place < 0).any():
-        free = ((waits.likely, full.high), (waits.likely, full.likely), (waits.high, full.low))
+        busy_s = never_s if capacity.may_be_more else full.low
+        free = ((waits.likely, full.high), (waits.likely, full.likely), (waits.high, busy_s))
         return Bounds(*(np.where(waited_s > capacity.unsure_s, np.maximum(waited_s - full_s, 0), 0)
                          for waited_s, full_s in free))  # fmt: skip
     names, worker = np.unique(requests.worker, return_inverse=True)

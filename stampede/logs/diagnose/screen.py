@@ -160,7 +160,8 @@ def answer(found: Diagnosis) -> Iterator[str]:
     elif not findings.cause or comes_first:
         yield from _not_answered(found)
     if requests.joins and not findings.cause:
-        yield f"Hardly any request waited: {percent(findings.waited.likely)} waited for a worker for more than 50 ms."
+        known = "Hardly any request" if findings.waited.high <= NOTICED else "Hardly any request that has all its lines"
+        yield f"{known} waited: {percent(findings.waited.likely)} waited for a worker for more than 50 ms."
     elif requests.joins:
         sent_s, began_s = requests.sent_s[findings.longest], requests.began_s[findings.longest]
         first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s, began_s))
