@@ -527,3 +527,25 @@ def test_hardly_any_request_waited_is_said_of_those_with_all_their_lines(tmp_pat
     gunicorn.write_text("".join(line for n, line in enumerate(gunicorn.open()) if n % 10))
 
     assert next(answer(diagnosed([nginx], [gunicorn]))).startswith("Hardly any request that has all its lines waited")
+
+
+def of_sizes(threads: Sequence[int], more: int) -> list[Request]:
+    """Return requests to workers with a queue and so many threads each, in bursts of as many and some more."""
+    requests = []
+    for worker, own in enumerate(threads):
+        for at in (2.0 * n for n in range(60)):
+            requests += [Request("/a", at, at + 0.001, at + 0.5, at + 0.501, worker) for _ in range(own)]
+            requests += [Request("/a", at + 0.1, at + 0.501, at + 1, at + 1.001, worker)] * (more if own == 1 else 0)
+    return sorted(requests, key=lambda each: each.sent)
+
+
+def test_workers_of_other_sizes_have_their_own_numbers_of_threads(tmp_path: Path) -> None:
+    """The worker with a single thread has a queue, while another has threads that are free for half of each wait."""
+    requests = [replace(each, ended=each.sent + 0.3, answered=each.sent + 0.301) if each.worker else each
+                for each in of_sizes([1, 4], more=1)]  # fmt: skip
+    found = diagnosis(tmp_path, requests)
+
+    assert len(found.capacity.lacking) == 3
+    assert found.findings.avoidable.low < 0.5 < found.findings.avoidable.high
+    assert found.findings.avoidably.high == pytest.approx(60 / 360)
+    assert found.findings.cause != "unknown"

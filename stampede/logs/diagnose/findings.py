@@ -1,7 +1,7 @@
 """What logs say of a service: who waited, for how long, where, when, and behind what."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -110,8 +110,8 @@ class Findings:
         causes: dict[Cause, Bounds[float]] = {"idle": self.idle, "avoidable": self.avoidable, "full": self.full}
         for name, share in causes.items():
             if share.high >= 0.5:
-                if name == "full" and self.is_coarse and self.is_at_least:
-                    return "coarse"
+                if name == "full" and self.is_at_least:
+                    return "coarse" if self.is_coarse else open_
                 found: Cause = "away" if name == "full" and self.away > self.full.likely / 2 else name
                 return found if share.low >= 0.5 else open_
         return "coarse" if self.is_coarse else "unknown"
@@ -216,7 +216,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         ranges=ranges,
         is_coarse=requests.is_coarse,
         is_blurred=requests.are_blurred,
-        is_at_least=capacity.at_least,
+        is_at_least=capacity.at_least and (requests.is_coarse or len(capacity.lacking) > 0),
     )
 
 
@@ -242,10 +242,20 @@ def _avoidable(requests: Requests, capacity: Capacity, full: Bounds[Floats]) -> 
         """Return how long requests waited avoidably, and for their own worker."""
         replaced = capacity.restarts > 0  # a worker that ended, and the next until it is loaded, has no free thread
         answered = of_requests.answered([], of, workers, of)
+        lacking = np.array([of[requests.worker == each][0] for each in capacity.lacking_of], np.int64)
+        answered = replace(  # a thread that a worker lacks is always busy
+            answered,
+            worker=np.append(answered.worker, lacking),
+            sent_s=np.append(answered.sent_s, capacity.lacking[:, 0]),
+            began_s=np.append(answered.began_s, capacity.lacking[:, 0]),
+            ended_s=np.append(answered.ended_s, capacity.lacking[:, 1]),
+        )
         found = avoidable_waits(answered, workers, capacity.threads, replaced=replaced)
-        return found.beside_s, found.own_s
+        return found.beside_s[: len(requests)], found.own_s[: len(requests)]
 
     beside_s, _ = in_line(requests)
+    if len(capacity.lacking) and capacity.at_least:  # the others may have more threads
+        return Bounds(never_s, beside_s, waits.high)
     if not requests.is_coarse and capacity.full.high is capacity.full.likely:
         return Bounds.exactly(beside_s)
     sure_s = np.minimum(beside_s, np.maximum(waits.likely - full.high, 0))

@@ -96,7 +96,9 @@ def ranges_of(requests: Requests, capacity: Capacity, avoidable: Bounds[Floats])
         waiting = np.stack([requests.sent_s, requests.began_s], axis=1)[joined].T
         short, _, long = requests.at_work
         surely = capacity.full.low
-        at_work = at_least(capacity.total, *busy_times(long, unserved, capacity.away, capacity.perhaps_away))
+        at_work = at_least(
+            capacity.total, *busy_times(long, unserved, capacity.away, capacity.perhaps_away, capacity.lacking)
+        )
         perhaps = at_least(1, *np.concatenate([capacity.full.high, at_work]).T)
         full = Bounds(surely, capacity.full.likely, perhaps).map(lambda times: time_in(times, *waiting))
         busy_s = time_in(at_least(1, *busy_times(short, surely, requests.held)), *waiting)

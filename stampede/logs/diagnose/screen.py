@@ -19,7 +19,7 @@ from stampede.logs.diagnose.replayed import SEEDS, Replay
 from stampede.logs.diagnose.requests import BAD_GATEWAY, Noted, Requests, has_header
 from stampede.logs.durations import ASSUMED
 from stampede.logs.error_log import SAYS
-from stampede.predict.symptoms import SYMPTOMS, Symptom
+from stampede.predict.symptoms import SYMPTOMS, UNSEEN, Symptom
 from stampede.records.words import noun_for, plural
 from stampede.report.tables import Table
 from stampede.report.terminal import terminal_table
@@ -126,7 +126,7 @@ def _capacity(found: Diagnosis) -> str:
         of_hosts.append(f"{workers} in {log.file}" if workers else log.file)
     *others, last = of_hosts or [""]
     hosts = f" on {len(of_hosts)} hosts: {', '.join(others)} and {last}" if others else ""
-    least = "at least " if found.threads_at_least else ""
+    least = "at least " if found.threads_at_least else "at most " if len(capacity.lacking) else ""
     if (capacity.place < 0).any() and "workers" in capacity.found:
         threads, assumed = plural(capacity.total, "thread"), ""
         if requests.joins and least:
@@ -294,7 +294,7 @@ def _cause(requests: Requests, capacity: Capacity, findings: Findings) -> Iterat
     if findings.cause == "idle":
         one = "" if capacity.seen else ", or one of several workers that was stopped"
         restarts = ", restarts" if capacity.restarts else ""
-        says = symptom.says.format(one=one, restarts=restarts)
+        says = f"{symptom.says.format(one=one, restarts=restarts)} {UNSEEN}"
         yield f"For {percent(findings.idle.likely)} of the delay, no request was at work. {says}"
     elif findings.cause == "avoidable":
         other = "another worker had a free thread" if (capacity.place >= 0).all() else "a thread was free"
@@ -317,6 +317,9 @@ def _cause(requests: Requests, capacity: Capacity, findings: Findings) -> Iterat
         if len(requests.hung):
             yield ("Nobody knows whether the requests without a server's line held threads until the balancer or its "
                    "client had left them, and for how much longer.")  # fmt: skip
+        if len(capacity.lacking) and capacity.at_least:
+            yield (f"Some workers have fewer threads than {capacity.threads}, and nobody knows how many more the "
+                   "others have.")  # fmt: skip
         if not findings.ranges and len(requests.held):
             yield ("While a worker ended with its request, nobody knows which others went on. The server's log would "
                    "tell, if it named the processes: stampede diagnose --setup.")  # fmt: skip
@@ -329,7 +332,8 @@ def _cause(requests: Requests, capacity: Capacity, findings: Findings) -> Iterat
         yield (f"While they waited, their own worker had a free thread, if there are {capacity.workers} x "
                f"{capacity.threads}. Check {' and '.join(f'--{name}' for name in told)}.")  # fmt: skip
     else:
-        yield symptom.says
+        fewer = f"It had fewer threads than {capacity.threads} then, or something"
+        yield f"{symptom.says.format(something=fewer if capacity.threads > 1 else 'Something')} {UNSEEN}"
 
 
 def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[str]:
