@@ -549,3 +549,17 @@ def test_workers_of_other_sizes_have_their_own_numbers_of_threads(tmp_path: Path
     assert found.findings.avoidable.low < 0.5 < found.findings.avoidable.high
     assert found.findings.avoidably.high == pytest.approx(60 / 360)
     assert found.findings.cause != "unknown"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_whole_seconds_of_an_overload_that_the_balancer_left_do_not_tell_of_avoidable_waits(
+    tmp_path: Path, *, named: bool
+) -> None:
+    """Two workers take all from one queue, so no wait was avoidable."""
+    served = one_queue([0.53 * n for n in range(110)], 1.2, lambda _: [0, 1])
+    requests = [replace(each, answered=each.sent + 3, status=499) if each.answered - each.sent > 3 else each
+                for each in served]  # fmt: skip
+    found = diagnosis(tmp_path, requests, precise=(True, False), named=named)
+
+    assert found.findings.avoidably.low < 0.01
+    assert found.findings.waited.low > 0.9

@@ -159,7 +159,12 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         return float(times_s[counts].sum()) / total_s
 
     full = capacity.full.map(lambda times: time_in(times, sent_s, began_s))
-    avoidable = _avoidable(requests, capacity, full)
+    avoidable, longest = _avoidable(requests, capacity, full), requests.at_work.high
+    unsure = joined & (np.maximum(requests.less_s, requests.more_s) >= 1)  # nobody knows when these held a thread
+    unsure_at = at_least(1, longest.began_s[unsure], longest.ended_s[unsure])
+    if not capacity.seen and "threads" in capacity.found and unsure.mean() > NOTICED:  # nor how many threads there are
+        unsure_at = np.array([[0.0, float(requests.ended_s.max())]])
+    avoidable = avoidable._replace(low=np.maximum(avoidable.low - time_in(unsure_at, sent_s, began_s), 0))
     away = at_least(2, *np.concatenate([at_least(1, *capacity.away.T), capacity.full.likely]).T)
     idle_s = np.zeros(len(requests))
     if not requests.is_coarse:

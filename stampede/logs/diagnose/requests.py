@@ -405,6 +405,9 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> Rows:
     # with a slow client, a wait is no longer than the durations differ; if the balancer had left, they do not tell
     most_s = np.where(late_s < 0, np.inf, np.maximum(took_s - server.took_s[its] - (began_s - sent_s), 0))
     more_s = np.where(coarse, np.minimum(tick_s + half_s, most_s), longer_s) + balancer.took_tick_s
+    if tick_s >= COARSE_S:  # the server may have gone on for a little while with what the balancer had left
+        left = np.isin(balancer.status[at], LEFT)
+        less_s, more_s = (np.where(left, np.maximum(each, tick_s), each) for each in (less_s, more_s))
     rows = Rows(sent_s, began_s, ends_s, less_s, more_s, balancer.route[at], worker, balancer.status[at])
     return rows.take(~np.isnan(began_s) & ~np.isnan(sent_s))
 
