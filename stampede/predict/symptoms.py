@@ -30,6 +30,8 @@ class Symptom:
 
 
 _LIMIT = "a limit of connections that idle connections use up (granian's backpressure, gunicorn's worker_connections)"
+UNSEEN = ("Logs cannot tell this from requests that no log has, a slow way to the server (new TLS connections), a "
+          "sub-request (auth_request), or a machine that paused.")  # fmt: skip
 SYMPTOMS = {
     "avoidable-wait": Symptom(
         "Head-of-line blocking", "upstream-timed-out-while-workers-are-idle",
@@ -54,8 +56,8 @@ SYMPTOMS = {
         "slowly, which urt=$upstream_response_time in nginx's log_format would tell. More threads are no cure."),
     "unknown": Symptom(
         "Requests wait, and nothing explains it", "an-async-server-stops-for-seconds",
-        "Their own worker took other requests meanwhile. Something held it up that no log shows, such as code that "
-        "blocks an event loop, or a processor at its limit.",
+        "Their own worker took other requests meanwhile. {something} held it up that no log shows, such as code "
+        "that blocks an event loop, or a processor at its limit.",
         {"": "That fits clients that send slowly or say nothing, C code that keeps the interpreter "
              "lock, and a limit of connections (granian's backpressure, gunicorn's worker_connections)."}),
     "away": Symptom(

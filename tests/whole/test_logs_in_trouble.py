@@ -494,3 +494,98 @@ def test_the_clock_of_a_second_balancer_is_told_by_the_server_that_tells_it_best
 
     ahead_s = {(ours.file, its.file): joined.clock.ahead_s for ours, its, joined in found.requests.joins}
     assert ahead_s["second-0.log", "first-1.log"] == pytest.approx(ahead_s["first-0.log", "first-1.log"], abs=0.02)
+
+
+def one_queue(sent: Sequence[float], work_s: float, threads_at: Callable[[float], Sequence[int]]) -> list[Request]:
+    """Return requests that the workers of free threads take in order; workers differ by time, each with a thread."""
+    free, requests = dict[int, float](), []
+    for number, at in enumerate(sent):
+        thread = min(threads_at(at), key=lambda each: (max(free.get(each, 0.0), at), (each + number) % 2))
+        began = max(free.get(thread, 0.0), at)
+        free[thread] = began + work_s
+        requests.append(Request("/a", at, began + 0.001, began + work_s, began + work_s + 0.001, thread))
+    return requests
+
+
+@pytest.mark.parametrize("is_added", [True, False])
+def test_a_worker_before_its_first_request_or_after_its_last_may_not_be_there(
+    tmp_path: Path, *, is_added: bool
+) -> None:
+    """Half of the time, a single worker serves pairs of requests, of which the second waits; then there are two."""
+    sent = [2 * n + late for n in range(100) for late in (0, 0.1)]
+    found = diagnosis(tmp_path, one_queue(sent, 0.5, lambda at: [0, 1] if (at > 100) is is_added else [0]))
+
+    assert found.findings.waited.likely == pytest.approx(0.25, abs=0.01)
+    assert found.findings.avoidably == pytest.approx((0, 0, 0.25), abs=0.01)
+    assert next(answer(found)).startswith("Nobody can tell the cause: ")
+    assert "whether a worker was there" in " ".join(answer(found))
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("status", [499, 504])
+def test_what_the_balancer_gave_up_without_a_line_of_the_server_may_have_held_a_thread(
+    tmp_path: Path, status: int, *, named: bool
+) -> None:
+    """One of two threads hangs, again and again for a minute, and the second of each pair of requests waits."""
+    sent = [2 * n + late for n in range(200) for late in (0, 0.1)]
+    served = one_queue(sent, 0.5, lambda at: [1] if at % 100 > 20 else [0, 1])
+    hung = [Request("/a", at, at, at + 79, at + 79, 0, status, 0) for at in (20.05, 120.05, 220.05, 320.05)]
+    findings = diagnosis(tmp_path, [*served, *hung], named=named).findings
+
+    assert findings.avoidably.low == pytest.approx(0, abs=0.01)
+    assert findings.cause != "avoidable"
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_without_the_log_of_a_host_nobody_can_tell_who_waited_there(tmp_path: Path, hosts: int) -> None:
+    nginx, gunicorn = write(tmp_path, quiet("/items"))
+    lines = gunicorn.read_text().splitlines(keepends=True)
+    gunicorn.write_text("".join(line for line in lines if int(line.partition(" <")[2][0]) < hosts))
+    found = diagnosed([nginx], [gunicorn])
+
+    assert found.findings.cause == "missing"
+    assert found.findings.avoidably.high > 0.4
+    assert next(answer(found)).startswith("Nobody can tell the cause, because lines are missing")
+
+
+def test_hardly_any_request_waited_is_said_of_those_with_all_their_lines(tmp_path: Path) -> None:
+    nginx, gunicorn = write(tmp_path, quiet("/items"))
+    gunicorn.write_text("".join(line for n, line in enumerate(gunicorn.open()) if n % 10))
+
+    assert next(answer(diagnosed([nginx], [gunicorn]))).startswith("Hardly any request that has all its lines waited")
+
+
+def of_sizes(threads: Sequence[int], more: int) -> list[Request]:
+    """Return requests to workers with a queue and so many threads each, in bursts of as many and some more."""
+    requests = []
+    for worker, own in enumerate(threads):
+        for at in (2.0 * n for n in range(60)):
+            requests += [Request("/a", at, at + 0.001, at + 0.5, at + 0.501, worker) for _ in range(own)]
+            requests += [Request("/a", at + 0.1, at + 0.501, at + 1, at + 1.001, worker)] * (more if own == 1 else 0)
+    return sorted(requests, key=lambda each: each.sent)
+
+
+def test_workers_of_other_sizes_have_their_own_numbers_of_threads(tmp_path: Path) -> None:
+    """The worker with a single thread has a queue, while another has threads that are free for half of each wait."""
+    requests = [replace(each, ended=each.sent + 0.3, answered=each.sent + 0.301) if each.worker else each
+                for each in of_sizes([1, 4], more=1)]  # fmt: skip
+    found = diagnosis(tmp_path, requests)
+
+    assert len(found.capacity.lacking) == 3
+    assert found.findings.avoidable.low < 0.5 < found.findings.avoidable.high
+    assert found.findings.avoidably.high == pytest.approx(60 / 360)
+    assert found.findings.cause != "unknown"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_whole_seconds_of_an_overload_that_the_balancer_left_do_not_tell_of_avoidable_waits(
+    tmp_path: Path, *, named: bool
+) -> None:
+    """Two workers take all from one queue, so no wait was avoidable."""
+    served = one_queue([0.53 * n for n in range(110)], 1.2, lambda _: [0, 1])
+    requests = [replace(each, answered=each.sent + 3, status=499) if each.answered - each.sent > 3 else each
+                for each in served]  # fmt: skip
+    found = diagnosis(tmp_path, requests, precise=(True, False), named=named)
+
+    assert found.findings.avoidably.low < 0.01
+    assert found.findings.waited.low > 0.9

@@ -107,6 +107,14 @@ def test_the_logs_of_each_balancer_and_each_server_tell_who_waited(tmp_path: Pat
     assert found.findings.cause in ("avoidable", "coarse")
 
 
+def test_behind_the_only_address_of_a_balancer_may_be_several_workers(tmp_path: Path) -> None:
+    """No log names them, and whole seconds do not tell how many threads there are."""
+    found = of_pair(tmp_path, BALANCERS["Traefik, whole seconds of the start"],
+                    SERVERS["granian, whole seconds of the start"])  # fmt: skip
+    low, _, high = found.findings.avoidably
+    assert low <= truth()[1] <= high
+
+
 @pytest.mark.parametrize("ahead_s", [7.3, -40.6, 9 * 3600 + 0.5])
 @pytest.mark.parametrize("server", ["gunicorn", "uWSGI, whole seconds of the start"])
 def test_a_clock_is_found_although_a_log_has_whole_seconds(tmp_path: Path, server: str, ahead_s: float) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from stampede.errors import WrongUse
 from stampede.evaluate.metrics.waiting import FROM_S, NEVER, Segments, at_least, time_in
 from stampede.logs.columns import Bounds, Floats, Integers
-from stampede.logs.diagnose.requests import Requests
+from stampede.logs.diagnose.requests import LONG_S, Requests
 from stampede.records.words import plural
 
 _WINDOW = 20  # if times are coarse, the requests at work are counted as means of windows of so many ticks
@@ -20,9 +20,11 @@ class Capacity:
 
     ``place`` says for each request which of the workers served it; -1: unknown. A worker that was started in the place
     of another worker has its place. ``restarts`` is how often that happened, and ``away`` when such a place had no
-    worker, once for each of its threads, or a thread was held by a request that ended with its worker. ``full`` is when
-    all threads were at work or away (surely, likely, and perhaps), and ``unsure_s`` for how much of each wait nobody
-    knows it if times are coarse. ``seen`` is how many workers are in the logs at once; 0:
+    worker, once for each of its threads, or a thread was held by a request that ended with its worker. ``perhaps_away``
+    is, in the same way, when a place had no worker yet, or no longer, or a thread did not answer. ``lacking`` is when a
+    worker with fewer threads was there, once for each thread that it lacks, and ``lacking_of`` which of the requests'
+    workers it is. ``full`` is when all threads were at work or away (surely, likely, and perhaps), and ``unsure_s`` for
+    how much of each wait nobody knows it if times are coarse. ``seen`` is how many workers are in the logs at once; 0:
     the logs name none. ``at_least``: there may be more threads, because no waits tell their number. ``doubts`` say
     where the logs contradict the user, in sentences.
     """
@@ -33,6 +35,9 @@ class Capacity:
     place: Integers
     restarts: int
     away: Segments
+    perhaps_away: Segments
+    lacking: Segments
+    lacking_of: Integers
     full: Bounds[Segments]
     unsure_s: float = 0.0
     seen: int = 0
@@ -49,6 +54,11 @@ class Capacity:
         """Whether a thread may be free elsewhere: with one worker, the request's own worker has all threads."""
         return self.total > 1 and (self.workers > 1 or (not self.seen and "workers" in self.found))
 
+    @property
+    def may_be_more(self) -> bool:
+        """Whether there may be more workers and threads than were found: no log names them, and no waits tell it."""
+        return self.at_least and not self.seen and "workers" in self.found
+
 
 def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capacity:
     """Return how many workers and threads served requests. ``workers`` and ``threads`` are what the user says; 0: find.
@@ -62,7 +72,7 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
     if workers and workers < seen:
         raise WrongUse(f"--workers {workers}, but {seen} workers served requests at the same time.",
                        hint=f"--workers {seen}, or more if a worker served nothing")  # fmt: skip
-    doubts = []
+    doubts, lacking, lacking_of = [], NEVER, np.empty(0, np.int64)
     if seen and workers > seen:
         doubts.append(f"Check --workers {workers}: only {plural(seen, 'worker')} served requests.")
     parts = [np.flatnonzero(place == of) for of in range(max(workers, seen))] if seen else [np.arange(len(requests))]
@@ -73,7 +83,10 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         doubts.append(f"Check --threads {threads}: {most} requests were at work at once {where}.")
     workers = max(workers, seen, 1)
     if not threads:
-        threads = max(1, round(most / workers)) if not seen else most if is_coarse else _threads(requests, parts, most)
+        threads = max(1, round(most / workers)) if not seen else most
+        if seen and not is_coarse:
+            threads = int(np.sum([_contradicted(requests, mine, most) for mine in parts], axis=0).argmin()) + 1
+            lacking, lacking_of = _lacking(requests, threads)
     restarts, held, unknown = len(away), requests.held, requests.held
     if seen:  # where a worker ended; a worker whose successor has its name seems to go on
         from_s, until_s = np.concatenate([[[-np.inf, -np.inf]], away[np.argsort(away[:, 0])]]).T
@@ -85,7 +98,7 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         went_s = np.where(gone, from_s[at], 0.0)  # it went on serving others until then
         held = np.stack([held[:, 0], np.maximum(held[:, 0], went_s)], axis=1) if threads > 1 else NEVER
     away = np.concatenate([np.repeat(away, threads, axis=0) if seen else NEVER, held])
-    began_s, ended_s = busy_times(requests, away)
+    began_s, ended_s = busy_times(requests, away, lacking)
     full, unsure_s = at_least(workers * threads, began_s, ended_s), 0.0
     if is_coarse:  # all threads count as at work if hardly any is free on average
         unsure_s = _WINDOW / 2 * requests.tick_s
@@ -93,15 +106,20 @@ def capacity_of(requests: Requests, workers: int = 0, threads: int = 0) -> Capac
         turns = np.flatnonzero(np.diff(np.concatenate([[False], means >= workers * threads - 0.35, [False]])))
         full = at_least(1, middle_s[turns[::2]] - unsure_s, middle_s[turns[1::2] - 1] + unsure_s)
     within = Bounds.exactly(full)
-    if not is_coarse and (requests.are_blurred or len(unknown)):
+    absent = np.repeat(_absent(requests, parts), threads, axis=0) if seen else NEVER
+    perhaps_away = np.concatenate([absent, requests.hung])
+    if not is_coarse and (requests.are_blurred or len(unknown) or len(perhaps_away)):
         # nobody knows which workers went on while one ended with a request
         all_away = np.repeat(at_least(1, *unknown.T), workers * threads, axis=0)
         short, _, long = requests.at_work
-        least = at_least(workers * threads, *busy_times(short, away))
-        within = Bounds(least, full, at_least(workers * threads, *busy_times(long, away, all_away)))
+        within = Bounds(*(at_least(workers * threads, *busy_times(*each)) for each in (
+            (short, away, lacking), (requests, away, lacking, perhaps_away),
+            (long, away, lacking, perhaps_away, all_away))))  # fmt: skip
+    parts = [mine[~np.isin(requests.worker[mine], lacking_of)] for mine in parts]
     is_at_least = "threads" in found and not _waits_tell(requests, parts, threads if seen else workers * threads)
     unsure_s = 2 * requests.tick_s if seen and is_coarse else unsure_s
-    return Capacity(workers, threads, found, place, restarts, away, within, unsure_s, seen, is_at_least, doubts)
+    return Capacity(workers, threads, found, place, restarts, away, perhaps_away, lacking, lacking_of, within, unsure_s,
+                    seen, is_at_least, doubts)  # fmt: skip
 
 
 def busy_times(requests: Requests, *away: Segments) -> tuple[Floats, Floats]:
@@ -141,21 +159,49 @@ def places_of(requests: Requests) -> tuple[Integers, Segments]:
     return place, np.array(away or NEVER)
 
 
-def _threads(requests: Requests, of_workers: Sequence[Integers], most: int) -> int:
-    """Return how many threads each worker has, at most ``most``: the number that contradicts the fewest requests.
+def _absent(requests: Requests, of_workers: Sequence[Integers]) -> Segments:
+    """Return when each worker had no request yet, or no more, if that is long compared with all of its pauses."""
+    absent, last_s = [], float(requests.ended_s.max())
+    for mine in of_workers:
+        if len(mine):
+            began_s, ended_s = requests.began_s[mine], np.maximum.accumulate(requests.ended_s[mine])
+            pause_s = float((began_s[1:] - ended_s[:-1]).max(initial=0.0))
+            absent += [times for times in ([0.0, float(began_s.min())], [float(ended_s[-1]), last_s])
+                       if times[1] - times[0] > 2 * pause_s + LONG_S]  # fmt: skip
+    return np.array(absent or NEVER)
+
+
+def _contradicted(requests: Requests, mine: Integers, most: int) -> Integers:
+    """Return how many requests of a worker are contradicted by each number of threads up to ``most``.
 
     With too few threads, requests are at work at once that could not be. With too many, requests wait although their
     worker has a free thread.
     """
-    contradicted = np.zeros(most)
-    for mine in of_workers:
-        sent_s, began_s, ended_s = (times[mine] for times in (requests.sent_s, requests.began_s, requests.ended_s))
-        for threads in range(1, most + 1):
-            beyond_s = time_in(at_least(threads + 1, began_s, ended_s), began_s, ended_s)
-            waited_s = began_s - sent_s
-            free_s = waited_s - time_in(at_least(threads, began_s, ended_s), sent_s, began_s)
-            contradicted[threads - 1] += ((beyond_s > FROM_S) | (free_s > np.maximum(FROM_S, waited_s / 2))).sum()
-    return int(contradicted.argmin()) + 1
+    contradicted = []
+    sent_s, began_s, ended_s = (times[mine] for times in (requests.sent_s, requests.began_s, requests.ended_s))
+    for threads in range(1, most + 1):
+        beyond_s = time_in(at_least(threads + 1, began_s, ended_s), began_s, ended_s)
+        waited_s = began_s - sent_s
+        free_s = waited_s - time_in(at_least(threads, began_s, ended_s), sent_s, began_s)
+        contradicted.append(((beyond_s > FROM_S) | (free_s > np.maximum(FROM_S, waited_s / 2))).sum())
+    return np.array(contradicted)
+
+
+def _lacking(requests: Requests, threads: int) -> tuple[Segments, Integers]:
+    """Return when workers with fewer threads were there, and which, once for each thread that they lack.
+
+    They are those of another host, or of before or after a deployment. At least ten waits tell their number, and
+    hardly any request contradicts it.
+    """
+    lacking, of = [], []
+    for worker in np.unique(requests.worker):
+        mine = np.flatnonzero(requests.worker == worker)
+        contradicted = _contradicted(requests, mine, threads)
+        own = int(contradicted.argmin()) + 1
+        if contradicted[-1] >= 10 * max(contradicted[own - 1], 1) and _waits_tell(requests, [mine], own):
+            lacking += [[requests.began_s[mine].min(), requests.ended_s[mine].max()]] * (threads - own)
+            of += [worker] * (threads - own)
+    return np.array(lacking or NEVER), np.array(of, np.int64)
 
 
 def _waits_tell(requests: Requests, of_workers: Sequence[Integers], threads: int) -> bool:

@@ -46,7 +46,7 @@ def diagnose_logs(asked: Asked) -> Diagnosis:
     capacity = capacity_of(requests, asked.workers, asked.threads)
     findings = findings_of(requests, capacity, logs.routes.names)
     is_named = any((server.worker >= 0).any() for server in logs.servers) or not capacity.seen
-    if not is_named and (findings.cause == "unknown" or asked.workers > capacity.seen):
+    if not is_named and (capacity.seen == 1 or findings.cause == "unknown" or asked.workers > capacity.seen):
         # a balancer names addresses, and behind each of them may be several workers
         requests = replace(requests, worker=np.full_like(requests.worker, -1))
         capacity = capacity_of(requests, asked.workers, asked.threads)

@@ -1,7 +1,7 @@
 """What logs say of a service: who waited, for how long, where, when, and behind what."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,8 @@ NOTICED = 0.01
 """If at most this share of the requests waited for more than 50 ms, no request waits noticeably."""
 ENOUGH = 10
 """So many requests that waited matter, however few they are among all."""
+MOSTLY = 0.25
+"""If so many requests miss a line, those may be unlike the others."""
 PERIODS = 60
 _MINUTE_S = 60
 
@@ -103,12 +105,13 @@ class Findings:
         elif self.ranges:
             low, _, high = self.ranges.usually
         if low <= NOTICED:
-            return "" if high <= NOTICED else open_
+            are_alike = not self.ranges or self.ranges.missing < MOSTLY  # else, the log of a host may be missing
+            return "" if high <= NOTICED and are_alike else open_
         causes: dict[Cause, Bounds[float]] = {"idle": self.idle, "avoidable": self.avoidable, "full": self.full}
         for name, share in causes.items():
             if share.high >= 0.5:
-                if name == "full" and self.is_coarse and self.is_at_least:
-                    return "coarse"
+                if name == "full" and self.is_at_least:
+                    return "coarse" if self.is_coarse else open_
                 found: Cause = "away" if name == "full" and self.away > self.full.likely / 2 else name
                 return found if share.low >= 0.5 else open_
         return "coarse" if self.is_coarse else "unknown"
@@ -156,11 +159,16 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         return float(times_s[counts].sum()) / total_s
 
     full = capacity.full.map(lambda times: time_in(times, sent_s, began_s))
-    avoidable = _avoidable(requests, capacity, full)
+    avoidable, longest = _avoidable(requests, capacity, full), requests.at_work.high
+    unsure = joined & (np.maximum(requests.less_s, requests.more_s) >= 1)  # nobody knows when these held a thread
+    unsure_at = at_least(1, longest.began_s[unsure], longest.ended_s[unsure])
+    if not capacity.seen and "threads" in capacity.found and unsure.mean() > NOTICED:  # nor how many threads there are
+        unsure_at = np.array([[0.0, float(requests.ended_s.max())]])
+    avoidable = avoidable._replace(low=np.maximum(avoidable.low - time_in(unsure_at, sent_s, began_s), 0))
     away = at_least(2, *np.concatenate([at_least(1, *capacity.away.T), capacity.full.likely]).T)
     idle_s = np.zeros(len(requests))
     if not requests.is_coarse:
-        at_work = at_least(1, *busy_times(requests, capacity.full.likely, requests.held))
+        at_work = at_least(1, *busy_times(requests, capacity.full.likely, requests.held, requests.hung))
         idle_s = np.maximum(waited_s - time_in(at_work, sent_s, began_s), 0)
     unsure_s = capacity.unsure_s if capacity.are_several else 0.0  # coarse times tell less of one request than of all
     more_s = requests.more_s * capacity.are_several
@@ -213,7 +221,7 @@ def findings_of(requests: Requests, capacity: Capacity, routes: Sequence[str]) -
         ranges=ranges,
         is_coarse=requests.is_coarse,
         is_blurred=requests.are_blurred,
-        is_at_least=capacity.at_least,
+        is_at_least=capacity.at_least and (requests.is_coarse or len(capacity.lacking) > 0),
     )
 
 
@@ -224,11 +232,12 @@ def _avoidable(requests: Requests, capacity: Capacity, full: Bounds[Floats]) -> 
     thread. Otherwise, it is while fewer requests were at work than there are threads; with a single worker, no other
     worker has a free thread.
     """
+    waits, never_s = requests.waits_s, np.zeros(len(requests))
     if not capacity.are_several:
-        return Bounds.exactly(np.zeros(len(requests)))
-    waits = requests.waits_s
+        return Bounds(never_s, never_s, waits.high if capacity.may_be_more else never_s)
     if (capacity.place < 0).any():
-        free = ((waits.likely, full.high), (waits.likely, full.likely), (waits.high, full.low))
+        busy_s = never_s if capacity.may_be_more else full.low
+        free = ((waits.likely, full.high), (waits.likely, full.likely), (waits.high, busy_s))
         return Bounds(*(np.where(waited_s > capacity.unsure_s, np.maximum(waited_s - full_s, 0), 0)
                          for waited_s, full_s in free))  # fmt: skip
     names, worker = np.unique(requests.worker, return_inverse=True)
@@ -238,21 +247,33 @@ def _avoidable(requests: Requests, capacity: Capacity, full: Bounds[Floats]) -> 
         """Return how long requests waited avoidably, and for their own worker."""
         replaced = capacity.restarts > 0  # a worker that ended, and the next until it is loaded, has no free thread
         answered = of_requests.answered([], of, workers, of)
+        lacking = np.array([of[requests.worker == each][0] for each in capacity.lacking_of], np.int64)
+        answered = replace(  # a thread that a worker lacks is always busy
+            answered,
+            worker=np.append(answered.worker, lacking),
+            sent_s=np.append(answered.sent_s, capacity.lacking[:, 0]),
+            began_s=np.append(answered.began_s, capacity.lacking[:, 0]),
+            ended_s=np.append(answered.ended_s, capacity.lacking[:, 1]),
+        )
         found = avoidable_waits(answered, workers, capacity.threads, replaced=replaced)
-        return found.beside_s, found.own_s
+        return found.beside_s[: len(requests)], found.own_s[: len(requests)]
 
     beside_s, _ = in_line(requests)
+    if len(capacity.lacking) and capacity.at_least:  # the others may have more threads
+        return Bounds(never_s, beside_s, waits.high)
     if not requests.is_coarse and capacity.full.high is capacity.full.likely:
         return Bounds.exactly(beside_s)
     sure_s = np.minimum(beside_s, np.maximum(waits.likely - full.high, 0))
+    outside_s = np.maximum(waits.likely - full.likely, 0)
+    likely_s = np.minimum(beside_s, outside_s) if len(capacity.perhaps_away) else beside_s
     if not requests.are_blurred:
-        return Bounds(sure_s, sure_s if requests.is_coarse else beside_s, beside_s)
+        return Bounds(sure_s, sure_s if requests.is_coarse else likely_s, beside_s)
     short, _, long = requests.at_work
     (short_s, short_own_s), (long_s, long_own_s) = in_line(short), in_line(long)
     least_s, most_s = short_own_s - (long_own_s - long_s), long_own_s - (short_own_s - short_s)
     later_s = np.maximum(requests.less_s, requests.more_s) + requests.more_s  # than those of the longest requests began
     most_s = np.minimum(most_s + later_s, waits.high)
-    return Bounds(np.clip(least_s, 0, sure_s), beside_s, np.maximum(most_s, beside_s))
+    return Bounds(np.clip(least_s, 0, sure_s), likely_s, np.maximum(most_s, beside_s))
 
 
 def _overtaken(requests: Requests, capacity: Capacity) -> float:

@@ -90,27 +90,29 @@ def ranges_of(requests: Requests, capacity: Capacity, avoidable: Bounds[Floats])
     short_s = waits.likely[waits.likely <= FROM_S]  # the way to the server and back takes no longer than nearly all
     way_s = float(np.quantile(short_s, 0.99)) if len(short_s) else FROM_S
     of_all = lost.of_all(waits._replace(low=np.maximum(waits.low - way_s, 0)), lasted_s)
-    waited, any_share, never = of_all.map(share_waiting), Bounds(0.0, 0.0, 1.0), Bounds.exactly(0.0)
+    waited, any_share = of_all.map(share_waiting), Bounds(0.0, 0.0, 1.0)
     avoidably, avoidable_share, full_share, idle_share = waited._replace(low=0.0), any_share, any_share, any_share
     if not requests.is_coarse:
         waiting = np.stack([requests.sent_s, requests.began_s], axis=1)[joined].T
         short, _, long = requests.at_work
         surely = capacity.full.low
-        at_work = at_least(capacity.total, *busy_times(long, unserved, capacity.away))
+        at_work = at_least(
+            capacity.total, *busy_times(long, unserved, capacity.away, capacity.perhaps_away, capacity.lacking)
+        )
         perhaps = at_least(1, *np.concatenate([capacity.full.high, at_work]).T)
         full = Bounds(surely, capacity.full.likely, perhaps).map(lambda times: time_in(times, *waiting))
         busy_s = time_in(at_least(1, *busy_times(short, surely, requests.held)), *waiting)
         most_busy_s = time_in(at_least(1, *busy_times(long, unserved, perhaps, requests.held)), *waiting)
         least_s = np.maximum(np.minimum(avoidable.low, waits.low - full.high) - way_s, 0)
-        most_s = np.maximum(avoidable.high, waits.high - full.low)
+        most_s = np.maximum(avoidable.high, 0 if capacity.seen == 1 else waits.high - full.low)
         avoidable = Bounds(least_s, avoidable.likely, most_s)
         avoidably = lost.of_all(avoidable, lasted_s - time_in(surely, *unserved.T)).map(share_waiting)
         avoidable_share = lost.of_delay(avoidable, waits)
         full_share = lost.of_delay(Bounds(np.maximum(full.low - less_s, 0), full.likely, full.high + more_s), waits)
         idle_s = np.maximum([waits.low - most_busy_s, waits.likely - busy_s, waits.high - busy_s], 0)
         idle_share = lost.of_delay(Bounds(*idle_s), waits)
-    if not capacity.are_several:
-        avoidably = avoidable_share = never
+    if not capacity.are_several and "workers" not in capacity.found:  # else, lines of another worker may be missing
+        avoidably = avoidable_share = Bounds.exactly(0.0)
     waits_s = [
         Bounds(
             float(np.quantile(of_all.low, place, method="lower")),

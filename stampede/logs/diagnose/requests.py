@@ -18,8 +18,8 @@ FEW = 0.01
 """At most this share of the requests may seem to take longer in the server than in the balancer."""
 FEW_PAIRS = 0.5
 """If a smaller share of a server's lines is found in a balancer's log, the logs are of other requests."""
-BAD_GATEWAY = 502
-GAVE_UP = (499, BAD_GATEWAY, 503, 504)
+BAD_GATEWAY, TIMED_OUT = 502, 504
+GAVE_UP = (499, BAD_GATEWAY, 503, TIMED_OUT)
 """What a balancer answers itself if it gets no answer; 499 is nginx's, for a client that left."""
 LONG_S, MURDER_S = 5.0, 1.0
 """No server kills silent workers sooner (gunicorn's limit is 30 s unless it is set), and gunicorn looks so often."""
@@ -57,7 +57,8 @@ class Requests:
     server's line says. ``turned_away`` are those to which a server said at once that it is too busy. ``left`` are
     those that a server went on with after the balancer had left them, which was ``left_work`` of all work.
     ``slow_clients`` is how many the server had done with long before the balancer. ``held`` is when requests were with
-    a worker that ended, for which the balancer said 502.
+    a worker that ended, for which the balancer said 502, and ``hung`` when requests without a server's line may have
+    held a thread, at least until the balancer or its client had left them.
     """
 
     first: float
@@ -81,6 +82,7 @@ class Requests:
     left_work: float = 0.0
     slow_clients: int = 0
     held: Segments = field(default_factory=NEVER.copy)
+    hung: Segments = field(default_factory=NEVER.copy)
     unserved_route: Integers = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
@@ -199,7 +201,7 @@ def requests_of(logs: Logs) -> Requests:
     said = _without_server(joins, period_s)
     return replace(
         found,
-        **said | {name: said[name] - found.first for name in ("unserved", "held")},
+        **said | {name: said[name] - found.first for name in ("unserved", "held", "hung")},
         joins=joins,
         killed=_noted(killed),
         turned_away=_noted(busy),
@@ -225,7 +227,7 @@ def _without_server(joins: Sequence[Join], period_s: tuple[float, float]) -> dic
     """Return what is said in Requests of the lines of a period that only a balancer has; times are epoch seconds."""
     routes = np.unique(np.concatenate([server.route for _, server, _ in joins]))
     statuses = np.unique(np.concatenate([server.status for _, server, _ in joins]))
-    unserved, of_unserved, refused, unknown, held = [], [], [], 0, [NEVER]
+    unserved, of_unserved, refused, unknown, held, hung = [], [], [], 0, [NEVER], [NEVER]
     for balancer in {id(balancer): balancer for balancer, _, _ in joins}.values():
         found_in = np.concatenate([joined.balancer for its, _, joined in joins if its is balancer])
         alone, gave_up = ~np.isin(np.arange(len(balancer)), found_in), np.isin(balancer.status, GAVE_UP)
@@ -238,15 +240,20 @@ def _without_server(joins: Sequence[Join], period_s: tuple[float, float]) -> dic
         itself = gave_up | ~np.isin(balancer.status, statuses) & (balancer.took_s <= FROM_S)
         refused.append((balancer, np.flatnonzero(alone & within & itself & (balancer.status >= 400))))
         unknown += int((alone & ~(within & itself)).sum())
-        ended = alone & within & (balancer.status == BAD_GATEWAY) & (balancer.took_s > FROM_S)
-        held.append(np.stack([balancer.ends_s - balancer.took_s, balancer.ends_s], axis=1)[ended])
-        others = _alone(balancer, alone & np.isin(balancer.route, routes) & ~itself)
+        of_server, times = (
+            np.isin(balancer.route, routes),
+            np.stack([balancer.ends_s - balancer.took_s, balancer.ends_s]),
+        )
+        unanswered = alone & within & (balancer.took_s > FROM_S)
+        held.append(times.T[unanswered & (balancer.status == BAD_GATEWAY)])
+        hung.append(times.T[unanswered & ((balancer.status == TIMED_OUT) | np.isin(balancer.status, LEFT) & of_server)])
+        others = _alone(balancer, alone & of_server & ~itself)
         others = others.take((others.ended_s >= period_s[0]) & (others.sent_s <= period_s[1]))
         unserved.append(np.stack([others.sent_s, others.ended_s], axis=1))
         of_unserved.append(others.route)
     pairs = sum(len(joined.server) for _, _, joined in joins)
     return {"unserved": np.concatenate(unserved), "unserved_route": np.concatenate(of_unserved),
-            "held": np.concatenate(held), "refused": _noted(refused),
+            "held": np.concatenate(held), "hung": np.concatenate(hung), "refused": _noted(refused),
             "in_both": pairs / (pairs + unknown)}  # fmt: skip
 
 
@@ -398,6 +405,9 @@ def _joined(balancer: Log, server: Log, joined: Joined) -> Rows:
     # with a slow client, a wait is no longer than the durations differ; if the balancer had left, they do not tell
     most_s = np.where(late_s < 0, np.inf, np.maximum(took_s - server.took_s[its] - (began_s - sent_s), 0))
     more_s = np.where(coarse, np.minimum(tick_s + half_s, most_s), longer_s) + balancer.took_tick_s
+    if tick_s >= COARSE_S:  # the server may have gone on for a little while with what the balancer had left
+        left = np.isin(balancer.status[at], LEFT)
+        less_s, more_s = (np.where(left, np.maximum(each, tick_s), each) for each in (less_s, more_s))
     rows = Rows(sent_s, began_s, ends_s, less_s, more_s, balancer.route[at], worker, balancer.status[at])
     return rows.take(~np.isnan(began_s) & ~np.isnan(sent_s))
 

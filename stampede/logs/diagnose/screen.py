@@ -19,7 +19,7 @@ from stampede.logs.diagnose.replayed import SEEDS, Replay
 from stampede.logs.diagnose.requests import BAD_GATEWAY, Noted, Requests, has_header
 from stampede.logs.durations import ASSUMED
 from stampede.logs.error_log import SAYS
-from stampede.predict.symptoms import SYMPTOMS, Symptom
+from stampede.predict.symptoms import SYMPTOMS, UNSEEN, Symptom
 from stampede.records.words import noun_for, plural
 from stampede.report.tables import Table
 from stampede.report.terminal import terminal_table
@@ -126,7 +126,7 @@ def _capacity(found: Diagnosis) -> str:
         of_hosts.append(f"{workers} in {log.file}" if workers else log.file)
     *others, last = of_hosts or [""]
     hosts = f" on {len(of_hosts)} hosts: {', '.join(others)} and {last}" if others else ""
-    least = "at least " if found.threads_at_least else ""
+    least = "at least " if found.threads_at_least else "at most " if len(capacity.lacking) else ""
     if (capacity.place < 0).any() and "workers" in capacity.found:
         threads, assumed = plural(capacity.total, "thread"), ""
         if requests.joins and least:
@@ -160,7 +160,8 @@ def answer(found: Diagnosis) -> Iterator[str]:
     elif not findings.cause or comes_first:
         yield from _not_answered(found)
     if requests.joins and not findings.cause:
-        yield f"Hardly any request waited: {percent(findings.waited.likely)} waited for a worker for more than 50 ms."
+        known = "Hardly any request" if findings.waited.high <= NOTICED else "Hardly any request that has all its lines"
+        yield f"{known} waited: {percent(findings.waited.likely)} waited for a worker for more than 50 ms."
     elif requests.joins:
         sent_s, began_s = requests.sent_s[findings.longest], requests.began_s[findings.longest]
         first, last = (datetime.fromtimestamp(requests.first + float(at), UTC) for at in (sent_s, began_s))
@@ -172,6 +173,8 @@ def answer(found: Diagnosis) -> Iterator[str]:
             minute = datetime.fromtimestamp(requests.first + findings.bad_minute[0], UTC)
             alone = f", {percent(findings.bad_minute[1])} of those in the minute from {minute:%H:%M:%S} on,"
         waited, verdict = percent(findings.waited.likely), _symptom(findings).verdict
+        if findings.cause == "missing" and not findings.ranges:
+            verdict = "Nobody can tell the cause"
         if findings.is_doubtful and findings.cause != "missing":
             waited, alone = range_in_words(findings.waited, percent), ""
             if findings.cause == "coarse" and findings.waited.low <= NOTICED:
@@ -179,7 +182,7 @@ def answer(found: Diagnosis) -> Iterator[str]:
         yield (f"{verdict}: {waited} of the requests{alone} waited for a worker for more than "
                f"50 ms, at most {_time(float(began_s - sent_s))} (from {first:%H:%M:%S} to {last:%H:%M:%S}). "
                f"{percent(findings.queueing)} of all latency is queueing delay.")  # fmt: skip
-        yield from _cause(capacity, findings)
+        yield from _cause(requests, capacity, findings)
         if not comes_first:
             yield from _not_answered(found)
     yield from _told(found)
@@ -286,12 +289,12 @@ def _wait(within: Bounds[float]) -> str:
     return f"{within.low / of_unit:.{digits}f}-{within.high / of_unit:.{digits}f} {unit}"
 
 
-def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
+def _cause(requests: Requests, capacity: Capacity, findings: Findings) -> Iterator[str]:
     symptom = _symptom(findings)
     if findings.cause == "idle":
         one = "" if capacity.seen else ", or one of several workers that was stopped"
         restarts = ", restarts" if capacity.restarts else ""
-        says = symptom.says.format(one=one, restarts=restarts)
+        says = f"{symptom.says.format(one=one, restarts=restarts)} {UNSEEN}"
         yield f"For {percent(findings.idle.likely)} of the delay, no request was at work. {says}"
     elif findings.cause == "avoidable":
         other = "another worker had a free thread" if (capacity.place >= 0).all() else "a thread was free"
@@ -308,7 +311,16 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
                   (findings.avoidable, findings.full, findings.idle)]  # fmt: skip
         yield (f"A thread was free elsewhere for {within[0]} of the delay, all threads were at work for {within[1]}, "
                f"and no request was at work for {within[2]}.")  # fmt: skip
-        if not findings.ranges:
+        if len(capacity.perhaps_away) > len(requests.hung):
+            yield ("Nobody knows whether a worker was there before its first request and after its last one; if it "
+                   "was, it had a free thread.")  # fmt: skip
+        if len(requests.hung):
+            yield ("Nobody knows whether the requests without a server's line held threads until the balancer or its "
+                   "client had left them, and for how much longer.")  # fmt: skip
+        if len(capacity.lacking) and capacity.at_least:
+            yield (f"Some workers have fewer threads than {capacity.threads}, and nobody knows how many more the "
+                   "others have.")  # fmt: skip
+        if not findings.ranges and len(requests.held):
             yield ("While a worker ended with its request, nobody knows which others went on. The server's log would "
                    "tell, if it named the processes: stampede diagnose --setup.")  # fmt: skip
     elif findings.cause == "coarse":
@@ -320,7 +332,8 @@ def _cause(capacity: Capacity, findings: Findings) -> Iterator[str]:
         yield (f"While they waited, their own worker had a free thread, if there are {capacity.workers} x "
                f"{capacity.threads}. Check {' and '.join(f'--{name}' for name in told)}.")  # fmt: skip
     else:
-        yield symptom.says
+        fewer = f"It had fewer threads than {capacity.threads} then, or something"
+        yield f"{symptom.says.format(something=fewer if capacity.threads > 1 else 'Something')} {UNSEEN}"
 
 
 def _replayed(replayed: Replay, capacity: Capacity, findings: Findings) -> Iterator[str]:
