@@ -31,6 +31,7 @@ class Prefork(fcgi_fork.WSGIServer):
             os._exit(0)  # skip the interpreter's shutdown, which nothing needs any more
 
     def _intHandler(self, *_: Any) -> None:  # noqa: N802  # its name in flup
+        self._keepGoing = False  # a fork that is going on swallows the exit
         sys.exit()  # flup's handler waits for a message of a child; children notice that their parent has exited
 
 

@@ -236,7 +236,7 @@ def _avoidable(requests: Requests, capacity: Capacity, full: Bounds[Floats]) -> 
     if not capacity.are_several:
         return Bounds(never_s, never_s, waits.high if capacity.may_be_more else never_s)
     if (capacity.place < 0).any():
-        busy_s = never_s if capacity.may_be_more else full.low
+        busy_s = never_s if requests.is_coarse and capacity.may_be_more else full.low
         free = ((waits.likely, full.high), (waits.likely, full.likely), (waits.high, busy_s))
         return Bounds(*(np.where(waited_s > capacity.unsure_s, np.maximum(waited_s - full_s, 0), 0)
                          for waited_s, full_s in free))  # fmt: skip

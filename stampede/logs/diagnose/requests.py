@@ -285,7 +285,7 @@ def _alike(logs: Logs, joins: Sequence[Join]) -> list[Join]:
             f"{dated[1]}), so they are not of the same requests.",
             hint="Name the logs of a balancer and of the servers behind it, of the same time. If the balancer changes "
             "paths, both logs need the same id: stampede diagnose --setup. Durations without a unit may need "
-            "--unit ms.",
+            "--unit ms. Clocks that drift by more than half a second need ids, too.",
         )
     for balancer, server, joined in alike:
         took_s, its_took_s = balancer.took_s[joined.balancer], server.took_s[joined.server]
