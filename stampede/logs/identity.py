@@ -119,7 +119,7 @@ def find_identity(texts: Sequence[str], ends_s: Sequence[float]) -> Identity:
     workers = _after(worker, r'(?:[^\s",]+, )*[^\s",>]+') if worker else None
     if not worker and _are_usual(_OF_LOGGER, texts):
         workers = _OF_LOGGER
-    other = r'[^",]*, ?' if (name or "").endswith('"') else r"[\w.:+=-]+, ?(?=[\w-]{16,}(?![\w.:+=-]))"
+    other = r'[^",]*+, ?+' if (name or "").endswith('"') else r"[\w.:+=-]++, ?(?=[\w-]{16,}+(?![\w.:+=-]))"
     return Identity(
         _after(name, r"[\w.:+=-]+", other) if name else bare, moment, workers, arrived,
         next((pattern for pattern in map(re.compile, _ORIGINS) if _are_several(pattern, texts)), None),

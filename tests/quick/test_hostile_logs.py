@@ -229,6 +229,18 @@ def test_the_time_for_a_format_that_somebody_declares_grows_with_its_length(repe
     assert times_s[1] < LONGER * max(times_s[0], 0.002)
 
 
+def test_the_time_for_a_list_of_ids_grows_with_its_length() -> None:
+    identity = find_identity([f'request_id="client-{at}, nginx-{at}"' for at in range(20)], [0.0] * 20)
+    assert identity.id
+    assert identity.id.search('request_id="client-1, nginx-1"')[1] == "nginx-1"  # type: ignore[index]
+    times_s = []
+    for count in (SHORT, TIMES * SHORT):
+        began = time.thread_time()
+        assert identity.id.search(f'request_id="{", " * count}"') is None
+        times_s.append(time.thread_time() - began)
+    assert times_s[1] < LONGER * max(times_s[0], 0.002)
+
+
 SHAPES = st.sampled_from(["[" * 500, '"' * 500, "\x1b[2J", "\u202e", "\ud800", "\x00", "\r", "1" * 400, "=(" * 99,
                           "e" * 99, "1e400", "2036", "{" * 300, "\\ud800", "\\u001b", "-", "NaN"])  # fmt: skip
 DECLARED = choose_formats('$remote_addr [$time_local] "$request" $status $request_time')
